@@ -1,6 +1,5 @@
-"""What Everstep costs, held against bars: `python -m benchmarks`.
+"""The cost of Everstep, compared with limits: `python -m benchmarks`.
 
-Each row file measures one thing and yields lines for one table. Ratios are formed inside one run in which ours and
-the floors take turns operation by operation, because a disk drifts by more than the bars from minute to minute.
-Nothing here is imported by the package.
+Each row file measures one thing and yields lines for one table. Ratios are formed inside one run in which our operations and the floors
+alternate one by one, because a disk drifts by more than the limits from minute to minute. The package imports nothing from here.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, print one table, exit 1 when a bar is missed or a row could not be measured.
+"""`python -m benchmarks`: measure, print one table, exit with 1 if a limit is missed or a row could not be measured.
 
 Progress goes to stderr, the table to stdout. `--json FILE` writes the same lines for other programs.
 """
@@ -28,22 +28,22 @@ ROWS = {
     "large": "10 MB state with a 1 KB change, tracked and handed in",
     "window": "pop(0) + append on 10,000 messages",
     "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
-    "replay": "a workflow of 10,000 finished steps that is taken up again",
+    "replay": "a workflow of 10,000 finished steps that is resumed",
     "parallel": "100 asyncio steps at once, and run.map on 8 threads",
     "disabled": "a step of a store that is switched off",
     "tasks": "200 asyncio runs",
     "threads": "16 threads",
     "listing": "newest 20 of 10,000 checkpoints and of 100,000 runs",
     "fsyncs": "fsyncs for each checkpoint",
-    "upkeep": "prune and gc of 10,000 checkpoints beside a writer: seconds, space given back, the writer's longest wait",
+    "upkeep": "prune and gc of 10,000 checkpoints beside a writer: seconds, space returned, the writer's longest wait",
     "expired": "verify, gc and retention of 100,000 finished runs on SQLite and PostgreSQL: seconds, memory, a writer's longest wait",
-    "retention": "deciding which of 100,000 checkpoints stay",
+    "retention": "deciding which of 100,000 checkpoints to keep",
     "limits": "1,000 writers on one run, 1,000 runs at once, 20 processes: nothing lost",
     "postgres": "a durable checkpoint and a durable step in PostgreSQL: floor, round trips",
     "throughput": "steps and one-step workflows a second in one process on PostgreSQL, with the peers",
-    "claims": "taking a run from a queue in PostgreSQL beside 1,000,000 runs that have ended",
+    "claims": "claiming a run from a queue in PostgreSQL beside 1,000,000 ended runs",
     "workers": "from enqueue to start, and from a worker's death to the start in another, on SQLite and PostgreSQL",
-    "verify": "proving a store whole, in three depths",
+    "verify": "verifying a store, in three depths",
     "startup": "import everstep",
     "cli": "the command line: --help, and runs, show, log and diff on a store of 100,000 runs and 1,000,000 records",
     "comparison": "the peers, with us among them",
@@ -76,8 +76,8 @@ def parser() -> argparse.ArgumentParser:
         "python -m benchmarks", description=__doc__, epilog=f"rows:\n{rows}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--quick", action="store_true", help="fewer operations; under a minute without peers")
-    made.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help="measure this row only (may be repeated)")
-    made.add_argument("--no-peers", action="store_true", help="leave the peers out")
+    made.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help="measure only this row (may be repeated)")
+    made.add_argument("--no-peers", action="store_true", help="do not measure the peers")
     made.add_argument("--json", type=Path, metavar="FILE", help="also write the lines as JSON")
     made.add_argument(
         "--dir", type=Path, metavar="FOLDER", help="where to put the files; must be on a real disk (default: the temporary folder)"
@@ -86,13 +86,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measured(name: str, options: Options) -> Iterator[Line]:
-    """The lines of one row; a row that fails becomes a line that says so."""
+    """Yield the lines of one row; a row that fails becomes a line that says so."""
     print(f"measuring {name}: {ROWS[name]}", file=sys.stderr, flush=True)
     started = time.monotonic()
     try:
         lines: Callable[[Options], Iterator[Line]] = import_module(f"benchmarks.{name}").lines
         yield from lines(options)
-    except Exception as error:  # noqa: BLE001 - the other rows are still worth having; the line makes the exit code 1
+    except Exception as error:  # noqa: BLE001 - the other rows are still useful; the line makes the exit code 1
         traceback.print_exc()
         yield Line(
             f"{name}: {ROWS[name]}",

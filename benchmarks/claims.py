@@ -1,7 +1,8 @@
-"""What a worker waits for when it asks a queue in PostgreSQL for a run: with a million runs that have ended, over none.
+"""The time in which a worker claims a run from a queue in PostgreSQL: with a million ended runs, relative to none.
 
-Two stores on one server take turns, claim by claim, with the same number of runs waiting in each. The server has no fsync: the disk takes as
-long in both and would hide the difference. After the million were written, autovacuum's work is done by hand, because it may come at any time.
+Two stores on one server take turns, claim by claim, with the same number of runs waiting in each. The server has no fsync: the disk would
+take the same time in both and hide the difference. After the million were written, autovacuum's work is done by hand, because it may come
+at any time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def enqueue(store: everstep.Store, count: int) -> None:
 def claim(store: everstep.Store, expected: int = 1) -> None:
     taken = store.keeper.claim([QUEUE], [WORKFLOW], 1, [])
     if len(taken) != expected:
-        raise RuntimeError(f"{len(taken)} runs were taken instead of {expected}")
+        raise RuntimeError(f"{len(taken)} runs were claimed instead of {expected}")
 
 
 def tidy(home: Server, *urls: str) -> None:

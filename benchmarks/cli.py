@@ -1,7 +1,7 @@
-"""The command line in fresh processes: `--help` over a bare interpreter, and the reading commands over `--help`, all taken in turns.
+"""The command line in new processes: `--help` relative to a bare interpreter, and the reading commands relative to `--help`, alternating.
 
-The store has 100,000 runs with ten records each. They are written through the backend: to take them through their life would last
-long and change nothing that these commands read. One run is real: it is what `show`, `log` and `diff` look at.
+The store has 100,000 runs with ten records each. They are written through the backend: executing them would take long and change nothing
+that these commands read. One run is real: `show`, `log` and `diff` read it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from benchmarks.timing import first_tenth, last_tenth, ms, size
 
 @dataclass
 class Rounds:
-    """What one peer showed, a figure for each round."""
+    """The results of one peer, a figure for each round."""
 
     turn: list[float] = field(default_factory=list)
     floor: list[float] = field(default_factory=list)
@@ -42,7 +42,7 @@ def lines(options: Options) -> Iterator[Line]:
 
 
 def group(unit: str, labels: dict[str, str], options: Options, loads: bool) -> Iterator[Line]:
-    """A head and a line for each of some peers, whose laps are called by `unit`."""
+    """Yield a head and a line for each of some peers, whose laps are called `unit`."""
     seen = {name: Rounds() for name in labels}
     names = list(labels)
     for turn in range(options.peer_rounds):

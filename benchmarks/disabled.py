@@ -1,5 +1,5 @@
-"""What a step costs when the store is switched off: `run.step` of a disabled store, and a decorated function outside of any run,
-over the bare call. Batches of the three alternate.
+"""The cost of a step if the store is switched off: `run.step` of a disabled store, and a decorated function outside of any run, relative to
+the bare call. Batches of the three alternate.
 """
 
 from __future__ import annotations

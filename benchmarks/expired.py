@@ -1,7 +1,8 @@
-"""Upkeep of a store of 100,000 finished runs, on SQLite and on PostgreSQL: verify in three depths, gc, and retention that deletes all of them.
+"""Upkeep of a store of 100,000 finished runs, on SQLite and on PostgreSQL: verify in three depths, gc, and retention that deletes all of
+them.
 
-Each part runs in a process of its own, which says how long it took, how much processor time it used itself, and how much memory it had at most. Beside the
-retention another process writes; its longest wait is held against its longest one before, as in `upkeep`.
+Each part runs in its own process, which reports its duration, its processor time, and its maximum of memory. During the retention another
+process writes; its longest wait is compared with its longest one before, as in `upkeep`.
 
 `python -m benchmarks.expired URL PART` is such a process.
 """
@@ -63,7 +64,7 @@ def measured(name: str, url: str, options: Options) -> Iterator[Line]:
 
 
 def write(url: str, count: int) -> None:
-    """Runs that have ended, each with its first record. What is measured is there, not how it came there."""
+    """Write ended runs, each with its first record. The benchmark measures their presence, not their creation."""
     left = threading.Semaphore(AT_ONCE)
     problems: list[BaseException] = []
 

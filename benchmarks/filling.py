@@ -1,4 +1,4 @@
-"""Fills a store with commits through its backend, all in flight at once: to take runs through their life would last minutes."""
+"""Fills a store with commits through its backend, all in flight at once: executing real runs would take minutes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everstep.backends.contract.core import Backend, Commit, Outcome
 
 
 def submit_all(backend: Backend, commits: Iterable[Commit]) -> None:
-    """Submit all and wait until the last one is settled; the first error is raised."""
+    """Submit all and wait until the last one is settled; raises the first error."""
     settled, errors = threading.Semaphore(0), []
 
     def done(outcome: Outcome) -> None:

@@ -1,7 +1,8 @@
-"""Writes many finished runs into a store in PostgreSQL, quickly: bare rows by COPY, with the checks and the sum that commits would have left.
+"""Writes many finished runs into a store in PostgreSQL, quickly: bare rows by COPY, with the checks and the sum that commits would have
+left.
 
-To take a million runs through their life would last an hour and change nothing that a claim looks at. What their places leave behind in
-the table of places is made the same way: they are put there and taken away again.
+Executing a million runs would take an hour and change nothing that a claim reads. The traces of their queue entries are made in the same
+way: the entries are inserted and deleted again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ COLUMNS = (
 
 
 def write(url: str, count: int, queue: str) -> None:
-    """The store must be there and empty; nobody may use it meanwhile."""
+    """Write the runs. The store must exist and be empty, and no other process may use it meanwhile."""
     with Address(url).connect(seconds=600) as connection:
         total = 0
         with connection.cursor().copy(f"COPY everstep.runs ({COLUMNS}) FROM STDIN".encode()) as copy:
@@ -33,7 +34,7 @@ def write(url: str, count: int, queue: str) -> None:
 
 
 def _blocks(count: int, queue: str) -> Iterator[tuple[bytes, int]]:
-    """Lines of COPY, and the sum of their checks."""
+    """Yield lines of COPY, and the sum of their checks."""
     row = _row(queue)
     meta = str(row.meta).replace("\\", "\\\\")
     for first in range(1, count + 1, BLOCK):
@@ -76,7 +77,7 @@ def _row(queue: str) -> RunRow:
 
 
 def _leave_traces(connection: Connection, count: int, queue: str) -> None:
-    """Each of the runs had a place, which went when it ended."""
+    """Insert and delete a queue entry for each run, as its life would have done."""
     values = (queue, START, count)
     connection.execute(
         b"INSERT INTO everstep.tasks (run, queue, priority, ready, deaths, seen) SELECT n, %s, 0, %s, 0, 0 FROM generate_series(1, %s) AS n",

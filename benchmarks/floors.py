@@ -1,7 +1,7 @@
-"""What no store can be much quicker than: a durable write of the same bytes, without any meaning.
+"""The floors: a durable write of the same bytes without any meaning, which no store can beat by much.
 
-`OneRow` is one INSERT into a one-table SQLite file through the standard library, WAL, synchronous=FULL and otherwise
-default settings. `RawAppend` is write + fdatasync at the end of a file.
+`OneRow` is one INSERT into a one-table SQLite file through the standard library, WAL, synchronous=FULL and otherwise default settings.
+`RawAppend` is write + fdatasync at the end of a file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How often a durable checkpoint asks the disk to flush, counted by strace: 50 turns less 10 turns, over 40.
+"""The number of flushes of a durable checkpoint, counted by strace: 50 turns minus 10 turns, divided by 40.
 
-The difference takes opening and closing out. The peers are counted the same way where they are installed.
+The difference excludes opening and closing. The peers are counted in the same way if they are installed.
 """
 
 from __future__ import annotations

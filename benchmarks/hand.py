@@ -28,7 +28,7 @@ def greet(number: int) -> int:
 
 @everstep.workflow
 def linger(number: int, sign: str) -> int:
-    """Goes on until somebody puts a file there."""
+    """Run until a file appears."""
     say("begun", number=number)
     while not Path(sign).exists():
         time.sleep(0.01)

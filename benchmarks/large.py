@@ -1,6 +1,6 @@
-"""A state of 10 MB (10,000 messages) of which 1 KB changes: tracked, and as an object of the program's own that is handed in.
+"""A state of 10 MB (10,000 messages) of which 1 KB changes: tracked, and as an object of the program that is handed in.
 
-A tracked checkpoint must follow the change; a handed-in one has to look at the whole object, but only writes the change.
+A tracked checkpoint must cost as much as the change; a handed-in one has to compare the whole object, but writes only the change.
 """
 
 from __future__ import annotations

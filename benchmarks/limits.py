@@ -1,10 +1,11 @@
-"""How many may write at once: 1,000 writers on one run, 1,000 runs at once as asyncio tasks and as threads, 20 processes on 20 runs and on one.
+"""The number of simultaneous writers: 1,000 writers on one run, 1,000 runs at once as asyncio tasks and as threads, 20 processes on 20 runs
+and on one.
 
-Every writer adds items of its own, and in the end each item must be there once: what is missing or twice is the figure that is held
-against the bar. Who finds a run open for writing is refused and tries again; such refusals are counted, any other error is one too many.
-A turn on a shared run is opening it, adding an item and closing it; on a run of one's own, which is open already, one checkpoint.
+Every writer adds its own items, and in the end each item must be there once: the number of missing or duplicate items is compared with the
+limit. A writer that finds a run open is refused and tries again; such refusals are counted, and any other error is a failure. A turn on a
+shared run opens it, adds an item and closes it; on a writer's own run, which is already open, a turn is one checkpoint.
 
-`python -m benchmarks.limits HOW PATH NAME TURNS` is one of the processes: it says "ready", waits for a line, and prints what it saw.
+`python -m benchmarks.limits HOW PATH NAME TURNS` is one of the processes: it prints "ready", waits for a line, and prints its results.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PATIENCE = 0.05
 
 @dataclass
 class Seen:
-    """What one writer, or all of them together, lived through. Times are nanoseconds."""
+    """The results of one writer, or of all together. Times are nanoseconds."""
 
     times: list[int] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
@@ -98,7 +99,7 @@ def expected(names: list[str], turns: int) -> list[str]:
 
 
 def told(name: str, store: everstep.Store, runs: list[str], items: list[str], seen: Seen, took: float) -> Line:
-    """The line of a measurement: its figure is what was written, its bar that nothing was lost and nothing else went wrong."""
+    """Return the line of a measurement: its figure is the rate of writes, its limit that nothing was lost and nothing else failed."""
     there = Counter(item for run in runs for item in store.load(run)["items"])
     wrong = sum((Counter(items) - there).values()) + sum((there - Counter(items)).values())
     others = sum(count for kind, count in seen.errors.items() if kind != LeaseHeld.__name__)
@@ -117,7 +118,7 @@ def told(name: str, store: everstep.Store, runs: list[str], items: list[str], se
 
 
 def take_turns(store: everstep.Store, run: str, who: str, turns: int, ready: Callable[[], object]) -> Seen:
-    """Add items to a run that others write, too: open it, add, close it; one that is open is waited for."""
+    """Add items to a run that others write, too: open it, add, close it; wait if it is open."""
     seen = Seen()
     patience = random.Random(who)
     ready()
@@ -140,7 +141,7 @@ def _added(store: everstep.Store, run: str, item: str, seen: Seen) -> bool:
 
 
 def add_own(store: everstep.Store, run: str, turns: int, ready: Callable[[], object]) -> Seen:
-    """Add items to a run that nobody else writes, with a checkpoint for each."""
+    """Add items to a run that no other writer uses, with a checkpoint for each."""
     seen = Seen()
     with store.run(run) as live:
         ready()
@@ -177,14 +178,14 @@ async def tasks(store: everstep.Store, names: list[str], turns: int) -> tuple[Se
 
 
 def at_once(count: int, work: Callable[[int, Callable[[], object]], Seen]) -> tuple[Seen, float]:
-    """Many threads that begin together when all are ready, and the seconds until the last has ended."""
+    """Start many threads together when all are ready; return the results and the seconds until the last has ended."""
     barrier = Barrier(count + 1, timeout=TIMEOUT)
 
     def one(i: int) -> Seen:
         try:
             return work(i, barrier.wait)
         except BaseException:
-            barrier.abort()  # who failed before it was ready would let the others wait
+            barrier.abort()  # a thread that failed before it was ready would block the others
             raise
 
     with ThreadPoolExecutor(count) as pool:
@@ -203,7 +204,7 @@ def together(all_seen: Iterable[Seen]) -> Seen:
 
 
 def children(how: str, path: Path, names: list[str], turns: int) -> tuple[Seen, float]:
-    """Processes that begin together, and the seconds until the last has ended."""
+    """Start processes together; return the results and the seconds until the last has ended."""
     with ExitStack() as stack:
         started = [stack.enter_context(_child(how, path, name, turns)) for name in names]
         stack.callback(lambda: [process.kill() for process in started])

@@ -1,7 +1,7 @@
-"""The newest 20 of 10,000 checkpoints and of 100,000 runs, under filters that fit many rows, few rows and none.
+"""The newest 20 of 10,000 checkpoints and of 100,000 runs, with filters that match many rows, few rows and none.
 
-The figure is the slowest filter's median, because the bar says "any filter". The runs are written through the backend, as bare
-rows: to take 100,000 real runs through their life would last minutes and change nothing that a listing looks at.
+The figure is the slowest filter's median, because the limit applies to any filter. The runs are written through the backend, as bare rows:
+executing 100,000 real runs would take minutes and change nothing that a listing reads.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ CHECKPOINT_FILTERS: dict[str, dict[str, Any]] = {
     "two tags": {"tag": ("even", "rare")},
     "common note": {"note": "answered"},
     "rare note": {"note": "needle"},
-    "note that nobody has": {"note": "nowhere"},
+    "note that no checkpoint has": {"note": "nowhere"},
     "common meta": {"meta": {"model": "m-1"}},
     "rare meta": {"meta": {"turn": 17}},
-    "meta that nobody has": {"meta": {"turn": -1}},
+    "meta that no checkpoint has": {"meta": {"turn": -1}},
 }
 
 RUN_FILTERS: dict[str, dict[str, Any]] = {
     "no filter": {},
     "common status": {"status": "failed"},
-    "status that nobody has": {"status": "waiting"},
+    "status that no run has": {"status": "waiting"},
     "workflow": {"workflow": "flow-3"},
     "session": {"session": "session-77"},
     "common tag": {"tag": "prod"},
     "rare tag": {"tag": "rare"},
     "common note": {"note": "nightly"},
     "rare note": {"note": "needle"},
-    "note that nobody has": {"note": "nowhere"},
+    "note that no run has": {"note": "nowhere"},
     "common meta": {"meta": {"team": "t-3"}},
     "rare meta": {"meta": {"ticket": 17}},
     "status and workflow": {"status": "failed", "workflow": "flow-3"},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Options:
-    """`folder` must lie on the disk that one wants to know about."""
+    """The sizes of a measurement. `folder` must be on the disk to be measured."""
 
     folder: Path
     peers: bool = True

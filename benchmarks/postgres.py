@@ -1,11 +1,12 @@
-"""A durable checkpoint and a durable step in PostgreSQL, against a one-row INSERT of the same bytes on the same server, operation by operation.
+"""A durable checkpoint and a durable step in PostgreSQL, against a one-row INSERT of the same bytes on the same server, operation by
+operation.
 
-The floor has a connection made as the store makes its own: autocommit, no statement prepared, the same timeouts. Beside it runs the same
-INSERT prepared, which a pooler would not allow. Round trips are counted on the wire, 50 operations less 10, after the wire has shown that it
-tells two round trips from one.
+The floor uses a connection like that of the store: autocommit, no prepared statements, the same timeouts. The same INSERT is also measured
+prepared, which a pooler would not allow. Round trips are counted on the wire, 50 operations minus 10, after the wire has shown that it
+distinguishes two round trips from one.
 
-A disk that takes long to sync hides what a commit costs besides: its ratio tends to 1 whatever we do. So where a raw append takes too long
-meanwhile, no bar is said to be met; and the same is measured on a server without fsync as well, where only computing is left.
+A disk with slow syncs hides the other costs of a commit: its ratio tends to 1 whatever we do. So if a raw append takes too long meanwhile,
+no limit counts as met; and the same is also measured on a server without fsync, where only computing remains.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from everstep.backends.postgres.connections.connect import Address
 from everstep.testing.postgres import Server
 
 FEW, MANY = 10, 50
-SLOW_MS = 0.6  # on the disk that the bar was set for, a raw append takes 0.24
+SLOW_MS = 0.6  # on the disk that the limit was set for, a raw append takes 0.24
 SUBJECTS = {"checkpoint": "checkpoint of a 1 KB turn", "step": "durable step, 1 KB"}
 
 
@@ -58,7 +59,7 @@ def lines(options: Options) -> Iterator[Line]:
         for key, what in SUBJECTS.items():
             yield against_floor(what, key, times, server.version(home))
         yield from round_trips(home.database())
-    if not home.own:  # the settings of a server that somebody else runs are theirs
+    if not home.own:  # the settings of another operator's server are not changed
         return
     with server.started(options, fsync=False) as home:
         times = measure(options.postgres_turns, home, options.folder / "postgres-computing")
@@ -137,7 +138,7 @@ def round_trips(url: str) -> Iterator[Line]:
 
 
 def prove(wire: Wire) -> None:
-    """A wire that cannot tell two from one must not vouch for one."""
+    """Check the wire: one that cannot distinguish two round trips from one must not count."""
     with Address(wire.url).connect() as connection:
 
         def twice(i: int) -> None:
@@ -150,7 +151,7 @@ def prove(wire: Wire) -> None:
 
 
 def counted(wire: Wire, operation: Callable[[int], object]) -> tuple[float, float]:
-    """Round trips and statements of one operation, when it has got going."""
+    """Count round trips and statements of one operation, after a warm-up."""
     for i in range(FEW):
         operation(i)
     trips, statements = wire.trips, wire.statements

@@ -15,7 +15,7 @@ TIMEOUT = 900
 
 
 class Failed(Exception):
-    """A child ended badly; the message is the last line that it said."""
+    """A child failed; the message is its last line of output."""
 
 
 class Missing(Exception):
@@ -23,7 +23,7 @@ class Missing(Exception):
 
 
 def environment() -> dict[str, str]:
-    """The parent's, with this package importable and the peers told not to call home."""
+    """Return the parent's environment, with this package importable and the telemetry of peers switched off."""
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     # Without bytecode every start would compile the package again, which an installed one never does.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
 
 
 def subject(action: str, name: str, turns: int, folder: Path, wrapper: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What `benchmarks.subject` printed."""
+    """Return the output of `benchmarks.subject`."""
     command = [*wrapper, sys.executable, "-m", "benchmarks.subject", action, name, str(turns), str(folder)]
     try:
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
@@ -47,7 +47,7 @@ def subject(action: str, name: str, turns: int, folder: Path, wrapper: tuple[str
 
 
 def wall(*code: str) -> int:
-    """Nanoseconds that a fresh interpreter takes for some code."""
+    """Return the nanoseconds that a new interpreter takes for some code."""
     command = [sys.executable, "-c", "; ".join(code)]
     start = perf_counter_ns()
     subprocess.run(command, env=environment(), check=True, stdin=subprocess.DEVNULL)

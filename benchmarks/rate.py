@@ -35,7 +35,7 @@ Rate = tuple[float, float]
 
 
 class Tally:
-    """What was done so far, and by which workflows. A program asks after each step whether to go on, so that all end soon after the window."""
+    """The work done so far, by workflow. A program asks after each step whether to continue, so that all end soon after the window."""
 
     def __init__(self, name: str) -> None:
         self.going = True
@@ -61,7 +61,7 @@ class Tally:
 
 
 class Window:
-    """Opens when as many workflows as there are workers have got going; closes when it is old enough and has seen two of each worker."""
+    """Opens when each worker has a running workflow; closes after its duration, if it has seen two of each worker."""
 
     def __init__(self, tally: Tally, what: str, width: int, seconds: float) -> None:
         self._tally = tally
@@ -72,7 +72,7 @@ class Window:
         self._opened: tuple[float, float, int] | None = None
 
     def look(self) -> Rate | None:
-        """How many a second, and the milliseconds of processor time of each, if it has closed."""
+        """Return the rate per second, and the milliseconds of processor time of each, if it has closed."""
         now, done = perf_counter(), self._tally.done[self._what]
         if self._tally.errors:
             raise self._tally.errors[0]
@@ -94,7 +94,7 @@ def in_threads(program: Program, width: int, what: str, seconds: float, tally: T
             while tally.going:
                 program.talk(tally.id(), LENGTHS[what], tally)
                 tally.run()
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that looks
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             tally.errors.append(error)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(width)]
@@ -148,7 +148,7 @@ async def in_a_loop(peer: RatePeer, url: str, width: int, what: str, seconds: fl
 
 
 def trips(peer: RatePeer, url: str) -> dict[str, float]:
-    """Counted on the wire, one workflow after the other. What a program asks by itself meanwhile is in it."""
+    """Count round trips on the wire, one workflow after the other, including those that a program makes by itself."""
     found = {}
     with Wire(url) as wire, peer.opened(wire.url, 1) as program:
         for length in (1, 1 + WATCHED):
@@ -173,7 +173,7 @@ def main() -> None:
     settle()
     said = {"trips": trips(peer, url), "rates": list(phases(peer, url, float(seconds), settings.split(",")))}
     print(json.dumps(said), flush=True)
-    os._exit(0)  # some peers leave threads behind that would keep the process from ending
+    os._exit(0)  # threads that some peers leave behind would keep the process from ending
 
 
 if __name__ == "__main__":

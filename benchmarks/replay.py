@@ -1,9 +1,9 @@
-"""Replay: a workflow whose process died in the middle of its last step goes on in a fresh one, where every finished step
-returns its recorded result of about 100 bytes.
+"""Replay: a workflow whose process died in the middle of its last step is resumed in a new one, where every finished step returns its
+recorded result of about 100 bytes.
 
-The figure holds all that a program waits for after its imports: opening, taking over, reading, verifying, running the workflow to
-its end (with the one step that was left) and closing. Dbos is timed inside its workflow alone, because it takes a workflow up at
-its queue's next poll.
+The figure includes everything that a program waits for after its imports: opening, taking over, reading, verifying, running the workflow to
+its end (with the one remaining step) and closing. Dbos is timed only inside its workflow, because it resumes a workflow at its queue's next
+poll.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def lines(options: Options) -> Iterator[Line]:
 
 
 def peer(name: str, options: Options) -> Line:
-    """The time inside the workflow, which is what can be compared."""
+    """Measure a peer inside its workflow, the time that can be compared."""
     label = f"  {STEP_LABELS[name]}, inside the workflow, N={options.peer_replayed:,}"
     try:
         said = resumed(name, options.peer_replayed, 3, options.folder / "peer-replay" / name)
@@ -51,7 +51,7 @@ def peer(name: str, options: Options) -> Line:
 
 
 def resumed(name: str, steps: int, times: int, folder: Path) -> list[dict[str, Any]]:
-    """What some processes said that each took up its own copy of one workflow that was left."""
+    """Return the output of several processes that each resumed a copy of one interrupted workflow."""
     left = folder / "left"
     left.mkdir(parents=True)
     process.subject("leave", name, steps, left)
@@ -65,7 +65,7 @@ def resumed(name: str, steps: int, times: int, folder: Path) -> list[dict[str, A
 
 
 def each(said: list[dict[str, Any]], key: str, steps: int) -> float:
-    """Microseconds a step."""
+    """Return microseconds per step."""
     return float(median(one[key] for one in said)) / steps / 1e3
 
 

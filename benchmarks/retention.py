@@ -1,4 +1,6 @@
-"""Deciding which of 100,000 checkpoints of one run stay, under every rule at once. The decision is a pure function: nothing is stored or read."""
+"""Decides which of 100,000 checkpoints of one run to keep, with every rule at once. The decision is a pure function: nothing is stored or
+read.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A PostgreSQL server for the rows that need one: real, with fsync, on the disk that the other rows are measured on.
 
-Within a row everybody has the same server and a database of its own, reached by the same address. `TEST_POSTGRES_URL` names another server;
-then its disk is what is measured.
+Within a row all programs use the same server, each with its own database, reached by the same address. `TEST_POSTGRES_URL` names another
+server; then its disk is measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from everstep.testing.postgres import Server
 
 @contextmanager
 def started(options: Options, fsync: bool = True) -> Iterator[Server]:
-    """A server for one row. Its settings are PostgreSQL's own, but for the number of connections. One without fsync shows what is no disk."""
+    """Start a server for one row. Its settings are PostgreSQL's own, except for the number of connections. One without fsync shows the cost
+    without the disk.
+    """
     # The server's folder must be beside ours, not in it: ours is closed to the user that the server runs as.
     before, tempfile.tempdir = tempfile.tempdir, str(options.folder.parent)
     try:
@@ -31,5 +33,5 @@ def started(options: Options, fsync: bool = True) -> Iterator[Server]:
 
 
 def version(server: Server) -> str:
-    """For notes: which server it was."""
+    """Return the version of the server, for notes."""
     return f"PostgreSQL {str(server.execute('SHOW server_version')[0][0]).split()[0]}"

@@ -56,7 +56,7 @@ def load(peer: Peer, turns: int, folder: Path) -> dict[str, Any]:
 
 
 class Fatal(list[workload.Message]):
-    """Items of which the last is never handed out: who asks for it dies there, as by kill -9."""
+    """Items of which the last is never returned: the process that reads it dies there, as by kill -9."""
 
     def __getitem__(self, i: Any) -> Any:
         if i == len(self) - 1:
@@ -66,7 +66,7 @@ class Fatal(list[workload.Message]):
 
 
 class Counted(list[workload.Message]):
-    """Items that count how often they were asked for."""
+    """Items that count how often they were read."""
 
     asked = 0
 
@@ -110,7 +110,7 @@ def main() -> None:
     actions: dict[str, Callable[[Any, int, Path], Any]] = {"run": run, "bare": bare, "load": load, "leave": leave, "resume": resume}
     print(json.dumps(actions[action](peer, int(turns), Path(folder))), flush=True)
     if action != "bare":
-        os._exit(0)  # some peers leave threads behind that would keep the process from ending
+        os._exit(0)  # threads that some peers leave behind would keep the process from ending
 
 
 if __name__ == "__main__":

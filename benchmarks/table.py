@@ -1,6 +1,6 @@
-"""The one table: a line for each thing measured, with its floor, its bar and whether it was met.
+"""The table: a line for each measurement, with its floor, its limit and whether it was met.
 
-A line of a peer has no bar. A line whose measurement could not be made says so in the verdict; it never disappears.
+A line of a peer has no limit. A line without a measurement says so in the verdict; it never disappears.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Bar:
 
 @dataclass
 class Line:
-    """`value` is what is held against the bar: a ratio if the unit is x, else the figure itself."""
+    """A line of the table. `value` is compared with the limit: a ratio if the unit is x, else the figure itself."""
 
     name: str
     figure: str = ""
@@ -76,7 +76,7 @@ def ms(value: float) -> str:
 
 
 def render(lines: Sequence[Line]) -> str:
-    """The table as text. The last two columns may be long and are not padded."""
+    """Format the table as text. The last two columns may be long and are not padded."""
     rows = [HEAD, *(line.cells() for line in lines)]
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     widths.append(max(len(row[5]) for row in rows if len(row[5]) <= 8))

@@ -40,7 +40,7 @@ def lines(options: Options) -> Iterator[Line]:
 
 
 def together(runs: list[Any], bodies: list[bytes]) -> list[int]:
-    """The time of every checkpoint when all runs take their turns at once."""
+    """Return the time of every checkpoint when all runs take their turns at once."""
     barrier = Barrier(len(runs))
 
     def turns(run: Any) -> list[int]:

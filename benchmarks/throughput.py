@@ -2,7 +2,7 @@
 
 Ours, dbos and langgraph's PostgresSaver run one after the other in alternating rounds, each in a process and a database of its own, with the
 same numbers of threads and of asyncio tasks. The bar holds the best setting of ours against the best of dbos, whichever they are. How each is
-set up stands in its file in `peers/`.
+set up is in its file in `peers/`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMEOUT = 120
 
 @dataclass
 class Rates:
-    """What one program showed: for each setting and kind of work the rate and the processor time of each round."""
+    """The results of one program: for each setting and kind of work the rate and the processor time of each round."""
 
     steps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     runs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Rates:
         return {setting: median(rate for rate, _ in found) for setting, found in getattr(self, kind).items()}
 
     def spent(self, kind: str) -> float:
-        """Milliseconds of processor time of the program for each, in its best setting."""
+        """Return milliseconds of the program's processor time for each, in its best setting."""
         return median(spent for _, spent in getattr(self, kind)[self.best(kind)[1]])
 
     def best(self, kind: str) -> tuple[float, str]:

@@ -20,7 +20,7 @@ def timed(operation: Operation, i: int) -> int:
 
 
 def interleave(operations: dict[str, Operation], count: int) -> dict[str, list[int]]:
-    """Run every operation once a turn, `count` turns, in an order that rotates so that nobody always follows the same one."""
+    """Run every operation once a turn, `count` turns, in an order that rotates so that no operation always follows the same one."""
     settle()
     names = list(operations)
     times: dict[str, list[int]] = {name: [] for name in names}
@@ -32,13 +32,13 @@ def interleave(operations: dict[str, Operation], count: int) -> dict[str, list[i
 
 
 def settle() -> None:
-    """Keep what the harness prepared out of the collector's way: it is not part of what is measured."""
+    """Exclude the harness's own objects from garbage collection: they are not part of the measurement."""
     gc.collect()
     gc.freeze()
 
 
 def ms(times: Sequence[float]) -> float:
-    """The median in milliseconds."""
+    """Return the median in milliseconds."""
     return median(times) / 1e6
 
 
@@ -56,14 +56,14 @@ def last_tenth(times: Sequence[int]) -> Sequence[int]:
 
 
 def size(folder: Path) -> int:
-    """Bytes in all files under a folder."""
+    """Return the bytes in all files under a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def memory() -> int:
-    """The most bytes of memory that this process has held so far."""
+    """Return the maximum bytes of memory of this process so far."""
     status = Path("/proc/self/status")
-    if status.exists():  # on Linux, ru_maxrss begins with what the parent held
+    if status.exists():  # on Linux, ru_maxrss begins with the value of the parent
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

@@ -56,7 +56,7 @@ def against_floors(turns: int, times: Times) -> Iterator[Line]:
     ours = ms(times["ours"])
     for key, name, limit in (("row", "one-row insert", 1.2), ("raw", "raw append + fdatasync", 1.5)):
         floor = ms(times[key])
-        note = "" if floor > 0.02 else "THE FLOOR IS TOO QUICK FOR A DISK: give --dir a folder on one"
+        note = "" if floor > 0.02 else "THE FLOOR IS TOO QUICK FOR A DISK: use --dir with a folder on a disk"
         yield Line(
             f"checkpoint of a 1 KB turn, N={turns:,} / {name}",
             show(ours),
@@ -69,11 +69,11 @@ def against_floors(turns: int, times: Times) -> Iterator[Line]:
 
 
 def flatness(name: str, times: Times) -> Line:
-    """How much dearer the last tenth is than the first. The bar is on the ratio normalised by the raw append of the same turns.
+    """Compare the cost of the last tenth with the first. The limit applies to the ratio normalised by the raw append of the same turns.
 
-    The raw append does the same work at each turn, so that what it shows is the drift of the disk; the one-row insert would not
-    do, because it changes its own pace when its WAL wraps. A disk that drifts by more than DRIFT tells nothing: what is no disk in a
-    turn stays the same, and dividing it by the drift would invent a trend.
+    The raw append does the same work at each turn, so its drift is that of the disk; the one-row insert is not suitable, because its speed
+    changes when its WAL wraps. A disk that drifts by more than DRIFT proves nothing: the other costs of a turn stay the same, and dividing
+    them by the drift would invent a trend.
     """
     first, last = ms(first_tenth(times["ours"])), ms(last_tenth(times["ours"]))
     floor_first, floor_last = ms(first_tenth(times["raw"])), ms(last_tenth(times["raw"]))
@@ -104,7 +104,7 @@ def disk(turns: int, stored: int) -> Line:
 
 
 def cold_load(turns: int, folder: Path, loads: int) -> Line:
-    """`store.load` of the head in a fresh process. The bar grows with the messages."""
+    """Measure `store.load` of the head in a new process. The limit grows with the messages."""
     said = [process.subject("load", "everstep", turns, folder) for _ in range(loads)]
     took = median(one["load_only"] for one in said) / 1e6
     opening = median(one["load"] for one in said) / 1e6

@@ -1,11 +1,11 @@
 """Prune and gc of one run of 10,000 checkpoints while another run is written, by a thread of this process and by another process.
 
-The newest ten stay, and twenty more on the way, which get bases of their own. The time is that of both together; the bytes are those of the
-file, before and after close. A writer beside it takes its turns of 1 KB one after the other; its longest turn is held against the
-longest of a few seconds right before, in which nothing else went on.
+The newest ten are kept, and twenty older ones, which get added bases. The time is that of both together; the bytes are those of the file,
+before and after close. A concurrent writer takes its turns of 1 KB one after the other; its longest turn is compared with the longest of a
+few quiet seconds right before.
 
-`python -m benchmarks.upkeep PATH` is the writer of the other process: it writes until a line comes, says how long its turns took, and so
-on; "end" ends it.
+`python -m benchmarks.upkeep PATH` is the writer of the other process: it writes until it gets a line, reports the times of its turns, and
+so on; "end" ends it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.timing import ms, percentile, settle
 
 LAST, TAGGED = 10, 20
 PAUSE = 0.001
-"""Between two turns of the writer: one that never lets go of the disk would measure the disk."""
+"""The pause between two turns of the writer: without it, the disk itself would be measured."""
 
 
 def lines(options: Options) -> Iterator[Line]:
@@ -89,7 +89,7 @@ def waits(where: str, quiet: list[int], busy: list[int]) -> Line:
 
 
 class Writing:
-    """Takes turns on a run of its own until it is told to stop; hands out the times since it was last asked."""
+    """Takes turns on its own run until it is told to stop; returns the times since the last request."""
 
     def __init__(self, store: everstep.Store) -> None:
         self._store = store
@@ -108,7 +108,7 @@ class Writing:
                     run.state["messages"].clear()
                     while coming and not self._stopped.wait(PAUSE):
                         self._times.append(_turn(run, coming.pop()))
-        except BaseException as problem:  # noqa: BLE001 - it is raised again where somebody looks
+        except BaseException as problem:  # noqa: BLE001 - raised again in the thread that reads the times
             self._problem = problem
 
     def times(self) -> list[int]:

@@ -1,9 +1,9 @@
-"""Proving a store whole: megabytes of its file a second at each depth, on a store such as agents leave behind.
+"""Verifying a store: megabytes of its file per second at each depth, on a store such as agents leave behind.
 
-The store holds a chat of 1 KB turns, a run of steps with results of 1 KB, some states of 10 MB of which messages anywhere are edited,
-and a fork of one of them. The bar is held against the clock. The note has the same by processor time, because one thread does it all and
-others on a shared machine take theirs. The floor is what nothing that looks at every byte can be quicker than: reading the file and hashing it,
-in the same rounds and by the same clock.
+The store holds a chat of 1 KB turns, a run of steps with results of 1 KB, some states of 10 MB of which messages anywhere are edited, and a
+fork of one of them. The limit applies to wall time. The note has the same by processor time, because one thread does all the work and a
+shared machine has other load. The floor is reading the file and hashing it, in the same rounds and by the same clock: no check of every
+byte can be faster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lines(options: Options) -> Iterator[Line]:
 
 
 def write(path: Path, turns: int, states: int) -> None:
-    """A typical store. What is measured is on the disk, not how it came there, so nobody waits for each write."""
+    """Write a typical store. The benchmark measures the files, not their creation, so writes are not awaited."""
     with everstep.open(str(path)) as store:
         chat(store, turns)
         steps(store, turns)
@@ -99,7 +99,7 @@ def line(store: everstep.Store, path: Path, depth: str, bar: Bar | None, rounds:
 
 
 def hashed(path: Path) -> int:
-    """Nanoseconds to read a file and hash it."""
+    """Return the nanoseconds to read a file and hash it."""
     start = perf_counter_ns()
     digest = sha256()
     with path.open("rb") as file:

@@ -26,7 +26,7 @@ class Wire:
 
     def __init__(self, url: str) -> None:
         self._asked = conninfo_to_dict(url)
-        # The path of a socket may have some hundred characters only, so that the folder is not in that of the benchmark.
+        # The path of a socket is limited to about a hundred characters, so the folder is not inside that of the benchmark.
         self._folder = tempfile.TemporaryDirectory(prefix="wire")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"{self._folder.name}/.s.PGSQL.{_PORT}")
@@ -82,14 +82,14 @@ class Wire:
 
 
 class Messages:
-    """Cuts what a client sends into messages: a type and a length, but for the first, which has no type."""
+    """Splits a client's bytes into messages: a type and a length, except for the first, which has no type."""
 
     def __init__(self) -> None:
         self._held = b""
         self._first = True
 
     def executed(self, data: bytes) -> int:
-        """How many statements are in the messages that are whole by now."""
+        """Return the number of statements in the messages that are complete by now."""
         self._held += data
         count = 0
         while True:

@@ -1,8 +1,8 @@
-"""Queues with workers in processes of their own: how long from `enqueue` to the first line of the workflow, and from the death of a worker to
-the first line in another one. On SQLite and on PostgreSQL, with every setting its default.
+"""Queues with workers in their own processes: the time from `enqueue` to the first line of the workflow, and from the death of a worker to
+the first line in another one. On SQLite and on PostgreSQL, with default settings.
 
-The worker has nothing to do when a run is enqueued, and has been idle for a while that is never the same: a worker that looks at fixed
-times would otherwise be met at the same moment again and again. A worker that dies is killed with kill -9 in the middle of a workflow.
+The worker is idle when a run is enqueued, for a varying time: a worker that polls at fixed times would otherwise always be met at the same
+moment. A worker that dies is killed with kill -9 in the middle of a workflow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ START_MS, TAKE_OVER_SECONDS = 20, 15
 
 
 class Hand:
-    """A worker process, and what it says."""
+    """A worker process, and its messages."""
 
     def __init__(self, url: str) -> None:
         command = [sys.executable, "-m", "benchmarks.hand", url]
@@ -40,7 +40,7 @@ class Hand:
         self.hear("ready")
 
     def hear(self, what: str) -> dict[str, Any]:
-        """The next line, which must be of this kind."""
+        """Return the next line, which must be of this kind."""
         if not select([self], [], [], PATIENCE)[0]:
             raise process.Failed(f"a worker did not say {what!r} within {PATIENCE:.0f} s")
         said = self.line()
@@ -52,7 +52,7 @@ class Hand:
         assert self._process.stdout is not None
         text = self._process.stdout.readline()
         if not text:
-            raise process.Failed("a worker has ended by itself")
+            raise process.Failed("a worker has ended on its own")
         return dict(json.loads(text))
 
     def fileno(self) -> int:
@@ -60,7 +60,7 @@ class Hand:
         return self._process.stdout.fileno()
 
     def kill(self) -> int:
-        """kill -9; gives when."""
+        """Kill it with kill -9; returns the time."""
         at = time.monotonic_ns()
         self.close()
         return at
@@ -118,7 +118,7 @@ def take_over(label: str, store: everstep.Store, url: str, count: int, folder: P
 
 
 def _one_take_over(store: everstep.Store, hands: list[Hand], folder: Path, number: int) -> float:
-    """Seconds. Removes the worker that it kills."""
+    """Measure one take-over in seconds. Removes the worker that it kills."""
     sign = folder / str(number)
     placed = store.enqueue(linger, number, str(sign))
     first, _ = _begun(hands)
@@ -132,7 +132,7 @@ def _one_take_over(store: everstep.Store, hands: list[Hand], folder: Path, numbe
 
 
 def _begun(hands: list[Hand]) -> tuple[Hand, int]:
-    """Which of some workers begins a workflow next, and when."""
+    """Return which of some workers begins a workflow next, and when."""
     who = next(iter(select(hands, [], [], PATIENCE)[0]), None)
     if who is None:
         raise process.Failed(f"no worker began a workflow within {PATIENCE:.0f} s")

@@ -1,7 +1,7 @@
-"""The work that everybody does: an agent's state that grows by one message of about 1 KB a turn.
+"""The common work: an agent's state that grows by one message of about 1 KB a turn.
 
-Words follow the law of Zipf and Mandelbrot over an invented vocabulary; 1 KB compresses with zstd about 1.7 times, like prose.
-The same seed gives the same messages in every process; making them is never inside a timing.
+Words follow the law of Zipf and Mandelbrot over an invented vocabulary; 1 KB compresses with zstd about 1.7 times, like prose. The same
+seed gives the same messages in every process; creating them is never timed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WEIGHTS = list(accumulate(1 / (rank + 8) for rank in range(len(VOCABULARY))))
 
 
 def text(rng: Random, length: int) -> str:
-    """Words up to exactly `length` characters."""
+    """Return words up to exactly `length` characters."""
     words = rng.choices(VOCABULARY, cum_weights=WEIGHTS, k=length // 3 + 1)
     return " ".join(words)[:length]
 
@@ -46,7 +46,7 @@ def messages(count: int, seed: int = 11) -> list[Message]:
 
 
 def results(count: int, seed: int = 13) -> list[Message]:
-    """Small ones: about 100 bytes each."""
+    """Return small results of about 100 bytes each."""
     rng = Random(seed)
     return [{"id": f"r-{i:06}", "ok": True, "text": text(rng, 64)} for i in range(count)]
 
@@ -63,7 +63,7 @@ def state(held: list[Message] | None = None) -> State:
 
 
 def turn(live: State, new: Message) -> None:
-    """What one turn of an agent does to its state."""
+    """Apply one turn of an agent to its state."""
     live["messages"].append(new)
     live["step"] += 1
     live["tokens"]["in"] += 350
@@ -72,14 +72,14 @@ def turn(live: State, new: Message) -> None:
 
 
 def stack(bodies: list[bytes]) -> list[Message]:
-    """Fresh messages to pop, the first on top.
+    """Return new messages to pop, the first on top.
 
-    Whoever keeps a reference to a message that went into a state could still change it, and a store must look at it again at every
-    checkpoint. A program does not keep them, so the harness must not either.
+    A program that keeps a reference to a message in a state could still change it, and a store must compare it again at every checkpoint.
+    Programs do not keep them, so the harness must not either.
     """
     return [json.loads(body) for body in reversed(bodies)]
 
 
 def encoded(item: Message) -> bytes:
-    """The bytes that the floors write for a turn."""
+    """Return the bytes that the floors write for a turn."""
     return json.dumps(item, separators=(",", ":")).encode()

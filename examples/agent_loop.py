@@ -1,8 +1,8 @@
-"""An agent that is killed in the middle of its work, and goes on: python examples/agent_loop.py
+"""An agent that is killed in the middle of its work and resumes: python examples/agent_loop.py
 
-A scripted model stands for a real one, so nothing leaves this machine; it is paid for all the same. A child process runs the agent and is
-killed with SIGKILL while its fourth tool call is on the way. A second run of the same program goes on from there, stops at
-what a person must approve, and ends when that is answered. The plan is not made again, and nothing that was finished is paid for twice.
+A scripted model replaces a real one, so nothing leaves this machine; its calls are counted as paid. A child process runs the agent and is
+killed with SIGKILL during its fourth tool call. A second run of the same program resumes it, stops at an action that a person must approve,
+and ends after the answer. The plan is not made again, and finished work is not paid for twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAGES = {"btree": "reads are quick", "lsm": "writes are quick", "log": "both are
 
 
 def model(turn: int, results: list[Any]) -> dict[str, Any]:
-    """What a chat model would reply, turn by turn."""
+    """Return the reply of a chat model, turn by turn."""
 
     def call(tool: str, **given: str) -> dict[str, Any]:
         return {"tool": tool, "input": given}
@@ -39,7 +39,7 @@ def model(turn: int, results: list[Any]) -> dict[str, Any]:
 
 
 def make_agent(folder: Path, hang_at: str = "") -> everstep.AgentLoop:
-    """The agent: what it thinks with, what it can do, and what it must ask for."""
+    """Build the agent: how it thinks, its tools, and the actions that need approval."""
 
     def pay(what: str) -> None:
         with (folder / "bill.txt").open("a") as bill:
@@ -73,7 +73,7 @@ def make_agent(folder: Path, hang_at: str = "") -> everstep.AgentLoop:
 
 
 def work(folder: Path) -> None:
-    """What the child process does."""
+    """Run the agent in the child process."""
     with everstep.open(folder / "store.db") as store:
         make_agent(folder, hang_at="read log").run(store, "research", TASK)
 
@@ -83,7 +83,7 @@ def kill_in_the_middle(folder: Path) -> None:
     bill = folder / "bill.txt"
     while not (bill.exists() and "read log\n" in bill.read_text()):
         if child.poll() is not None:
-            raise SystemExit(f"the child ended by itself with {child.returncode}")
+            raise SystemExit(f"the child ended on its own with {child.returncode}")
         time.sleep(0.005)
     os.kill(child.pid, signal.SIGKILL)
     child.wait()
@@ -97,7 +97,7 @@ def main() -> None:
     agent = make_agent(folder)
     with everstep.open(folder / "store.db") as store:
         out = agent.run(store, "research")
-        print(f"2. It went on and is {out.status}: {out.gates[0].ask}")
+        print(f"2. It resumed and is {out.status}: {out.gates[0].ask}")
         print(f"   {out.report}")
         store.answer("research", out.gates[0].name, {"answer": "yes", "reason": "short enough"}, by="editor")
 
@@ -111,7 +111,7 @@ def main() -> None:
 
     paid = (folder / "bill.txt").read_text().splitlines()
     twice = sorted({what for what in paid if paid.count(what) > 1})
-    print(f"4. {len(paid)} calls were sent; paid for twice: {', '.join(twice)}, which was on its way when the process died.")
+    print(f"4. {len(paid)} calls were sent; paid for twice: {', '.join(twice)}, which was in flight when the process died.")
     if out.status != "succeeded" or twice != ["read log"]:
         raise SystemExit(1)
 

@@ -17,7 +17,7 @@ RUNS, TURNS = 100, 5
 async def agent(store: Any, number: int) -> None:
     async with store.run(f"agent-{number:03}", state={"turns": []}, workflow="many") as run:
         for turn in range(TURNS):
-            await asyncio.sleep(0.001)  # stands for a call to a model
+            await asyncio.sleep(0.001)  # in place of a call to a model
             run.state["turns"].append({"turn": turn, "answer": turn * number})
             await run.checkpoint()
 

@@ -1,13 +1,13 @@
-"""The smallest loop of one's own: a chat that can be stopped at any point and goes on. python examples/chat_loop.py
+"""The smallest loop: a chat that can be stopped at any point and resumes. python examples/chat_loop.py
 
-Run it several times: each time it goes on where it stopped, in .everstep in the current folder or one above it.
+Run it several times: each time it resumes where it stopped, from .everstep in the current folder or one above it.
 """
 
 import everstep
 
 
 def model(messages: list[dict[str, str]]) -> str:
-    """Stands for a real model."""
+    """Replace a real model."""
     return f"You have said {sum(m['role'] == 'user' for m in messages)} things."
 
 

@@ -1,6 +1,6 @@
-"""Types of one's own in the state: python examples/own_types.py
+"""Your own types in the state: python examples/own_types.py
 
-They come back only in a program that knows them. One that doesn't gets `Unknown`, which it can look at and save again unchanged.
+They are restored only in a program that knows them. Another program gets `Unknown`, which it can show and save again unchanged.
 """
 
 import subprocess
@@ -25,14 +25,14 @@ with everstep.open(sys.argv[1]) as store:
 @everstep.register(name="trip.Plan", version=2, upgrades={1: lambda old: {"goal": old["aim"], "stops": old["stops"]}})
 @dataclass
 class Plan:
-    """Version 1 called its goal `aim`; the upgrade turns stored fields of version 1 into those of version 2."""
+    """A plan. Version 1 called its goal `aim`; the upgrade converts stored fields of version 1 to those of version 2."""
 
     goal: str
     stops: list[str] = field(default_factory=list)
 
 
 class Money:
-    """A type whose structure Everstep can't see needs a pair of functions."""
+    """An amount of money: Everstep can't see the structure of this type, so it needs a pair of functions."""
 
     def __init__(self, cents: int):
         self.cents = cents
@@ -46,7 +46,7 @@ with tempfile.TemporaryDirectory() as folder:
         run.state["plan"] = Plan("Lisbon", ["Paris"])
         run.state["budget"] = Money(90_000)
         run.checkpoint()
-        run.state["plan"].stops.append("Madrid")  # not tracked, but compared at each checkpoint: nothing is missed
+        run.state["plan"].stops.append("Madrid")  # not tracked, but compared at each checkpoint: every change is found
         run.checkpoint()
         print("what changed:     ", *store.diff("trip@1", "trip@2"))
 

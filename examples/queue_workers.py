@@ -1,8 +1,8 @@
 """Runs in a queue, two workers, one of which is killed: python examples/queue_workers.py
 
-Ten runs of four steps wait in a queue. Two processes work on it; when half of the steps are done, one of them is killed with SIGKILL.
-The other goes on with its runs, after the last step that each had finished. With a store on PostgreSQL the workers could be on any machine: give its
-URL as an argument. Nothing leaves this machine otherwise.
+Ten runs of four steps wait in a queue. Two processes work on it; when half of the steps are done, one of them is killed with SIGKILL. The
+other one resumes its runs after the last step that each had finished. With a store on PostgreSQL the workers could be on any machine: pass
+its URL as an argument. Otherwise nothing leaves this machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def coffee(cup: int, ledger: str) -> str:
 
 
 def work(url: str) -> None:
-    """What `everstep worker --import examples.queue_workers --queue coffee --concurrency 3 --until-idle` does."""
+    """Work like `everstep worker --import examples.queue_workers --queue coffee --concurrency 3 --until-idle`."""
     with everstep.open(url) as store:
         store.worker("coffee", concurrency=3).run()
 
@@ -58,7 +58,7 @@ def main(url: str) -> None:
         workers[0].send_signal(signal.SIGKILL)
         print(f"Process {workers[0].pid} was killed (SIGKILL) after {done(ledger)} of {RUNS * STEPS} steps.")
         results = {cup.wait(60).result for cup in cups}
-        workers[1].send_signal(signal.SIGTERM)  # it drains, and ends
+        workers[1].send_signal(signal.SIGTERM)  # it finishes its runs, and ends
         workers[1].wait()
         workers[0].wait()
         freed = next(queue.freed for queue in store.queues() if queue.name == "coffee")

@@ -1,8 +1,8 @@
 """Money that moves once: python examples/transactional_steps.py
 
-A child process pays ten bills, each in a transactional step: two UPDATEs in bank.db, a database of its own beside the store. It is killed with
-SIGKILL again and again: before the UPDATEs, between them, and right after they were committed, before the journal knows. In the end every bill
-is paid, once. Needs nothing but SQLite.
+A child process pays ten bills, each in a transactional step: two UPDATEs in bank.db, a separate database beside the store. It is killed
+with SIGKILL several times: before the UPDATEs, between them, and right after they were committed, before the step is in the journal. In the
+end every bill is paid exactly once. Needs only SQLite.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import everstep
 from everstep.transactions import step as transactional
 
 BILLS = range(1, 11)
-KILLS = {2: "before", 4: "between", 7: "after"}  # in which bill the process dies, and where
+KILLS = {2: "before", 4: "between", 7: "after"}  # the bill during which the process dies, and the moment
 
 
 def dies(bill: int, place: str, folder: Path) -> None:
@@ -47,7 +47,7 @@ def work(folder: Path) -> None:
     keep = transactional.keep
 
     def keep_and_die(ticket: Any, *rest: Any) -> None:
-        keep(ticket, *rest)  # the UPDATEs are committed, and the journal doesn't know yet
+        keep(ticket, *rest)  # the UPDATEs are committed, but the step is not in the journal yet
         dies(ticket.args[0], "after", folder)
 
     transactional.keep = keep_and_die

@@ -1,8 +1,8 @@
-"""A workflow that is killed, goes on, and waits for a person: python examples/workflow_gate.py
+"""A workflow that is killed, resumes, and waits for a person: python examples/workflow_gate.py
 
-A child process starts the workflow and is killed with SIGKILL while it prices the third item. A second process goes on and comes to a
-gate; the run now waits and holds no process. A third one answers the gate, as a web page or a chat bot would, and wakes
-the run. Nothing leaves this machine.
+A child process starts the workflow and is killed with SIGKILL while it prices the third item. A second process resumes the run and reaches
+a gate; now the run waits without a process. A third one answers the gate, as a web page or a chat bot would, and wakes up the run. Nothing
+leaves this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import everstep
 
 ITEMS = ["train", "hotel", "museum", "dinner"]
-SLOW = "museum"  # what is being priced when the first process is killed
+SLOW = "museum"  # the item that is being priced when the first process is killed
 
 
 @everstep.step(retry=everstep.Retry(attempts=3, delay=0.05))
@@ -42,14 +42,14 @@ def trip(items: list[str], folder: str) -> str:
 
 
 def start(folder: Path) -> everstep.Outcome:
-    """Start the run, or go on with it: the same call, because the id and the input are the same."""
+    """Start the run or resume it: the same call, because the id and the input are the same."""
     with everstep.open(folder / "store.db") as store:
         outcome: everstep.Outcome = store.start(trip, ITEMS, str(folder), id="trip-1")
         return outcome
 
 
 def answer(folder: Path, value: str) -> None:
-    """What a person does. It needs no lease, and none of the code of the workflow."""
+    """Answer as a person would. This needs neither a lease nor the code of the workflow."""
     with everstep.open(folder / "store.db") as store:
         store.answer("trip-1", "budget", value, by="ann")
 
@@ -64,7 +64,7 @@ def kill_in_the_middle(folder: Path) -> None:
     calls = folder / "calls.txt"
     while not (calls.exists() and SLOW in calls.read_text()):
         if process.poll() is not None:
-            raise SystemExit(f"the child ended by itself with {process.returncode}")
+            raise SystemExit(f"the child ended on its own with {process.returncode}")
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -1,8 +1,8 @@
-"""A workflow in YAML that is killed, goes on, asks a person and notices that its document was changed: python examples/yaml_workflow.py
+"""A workflow in YAML that is killed, resumes, asks a person and detects that its document was changed: python examples/yaml_workflow.py
 
-The document is examples/report.yaml; the functions that it names stand here. A child process runs it and is killed with SIGKILL in the
-middle of a search. A second process resumes the run and comes to a question; the answer lets it go on to its end. Then a document with
-another command in it is refused for a run that began under the old one. Nothing leaves this machine. Needs: pip install 'everstep[yaml]'.
+The document is examples/report.yaml; the functions that it names are in this file. A child process runs it and is killed with SIGKILL in
+the middle of a search. A second process resumes the run and reaches a question; after the answer it runs to its end. Then a document with
+another command is refused for a run that began under the old one. Nothing leaves this machine. Needs: pip install 'everstep[yaml]'.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from everstep import yaml
 from everstep.errors import DefinitionChanged
 
 DOCUMENT = Path(__file__).with_name("report.yaml")
-SLOW = "storage engines, part 3"  # the search that hangs in the first process, and during which it is killed
+SLOW = "storage engines, part 3"  # the search that hangs in the first process, which is killed during it
 
 
 def plan(topic: str) -> list[str]:
@@ -28,7 +28,7 @@ def plan(topic: str) -> list[str]:
 
 
 def search(query: str) -> str:
-    with Path("searches.txt").open("a") as bill:  # it is paid for when it is sent
+    with Path("searches.txt").open("a") as bill:  # paid for when it is sent
         bill.write(f"{query}\n")
     if query == SLOW and "FIRST" in os.environ:
         time.sleep(60)
@@ -40,7 +40,7 @@ def write(hits: list[str]) -> str:
 
 
 def work(how: str) -> None:
-    """What a child process does."""
+    """Run in a child process."""
     flow = yaml.load(DOCUMENT)
     with everstep.open("store.db") as store:
         out = store.start(flow, topic="storage engines", folder=str(Path.cwd()), id="r1") if how == "start" else store.resume("r1")

@@ -1,1 +1,1 @@
-"""What breaks stores and workers on purpose, and counts what they make of it. Not part of the installed package."""
+"""Breaks stores and workers on purpose, and counts the results. Not part of the installed package."""

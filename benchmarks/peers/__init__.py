@@ -1,10 +1,10 @@
-"""Other people's savers on the same turns. One file for each; `everstep` is one of them, so that it runs in the same rounds.
+"""Other savers on the same turns. One file for each; `everstep` is one of them, so that it runs in the same rounds.
 
-A peer takes the messages one turn at a time, makes its state durable as well as it can by its own settings, and loads the
-newest state. The laps are ended right after the save returned. Peers are imported only in a child process.
+A peer takes the messages one turn at a time, makes its state durable as well as its own settings allow, and loads the newest state. The
+laps end right after the save returned. Peers are imported only in a child process.
 
-The peers of steps are the same with durable steps instead of states: each item is the result of one step of a workflow, and
-`resume` takes up that workflow after its process has died.
+The peers of steps do the same with durable steps instead of states: each item is the result of one step of a workflow, and `resume` resumes
+that workflow after its process has died.
 
 The peers of throughput run many such workflows at once on one PostgreSQL server, on threads or asyncio tasks.
 """
@@ -46,7 +46,7 @@ class Peer(Protocol):
     def run(self, items: list[Message], folder: Path, laps: Laps) -> None: ...
 
     def load(self, folder: Path) -> int:
-        """The number of messages in the newest state."""
+        """Return the number of messages in the newest state."""
         ...
 
 
@@ -54,23 +54,23 @@ class StepPeer(Protocol):
     def run(self, items: list[Message], folder: Path, laps: Laps) -> None: ...
 
     def resume(self, items: list[Message], folder: Path) -> int:
-        """Nanoseconds from the workflow's first line to its last, when it runs again in a new process."""
+        """Return the nanoseconds from the workflow's first line to its last, when it runs again in a new process."""
         ...
 
 
 class Tallies(Protocol):
-    """Who counts."""
+    """Counts steps."""
 
     def step(self, name: str) -> bool:
-        """One more step of the workflow `name` is durable; whether to take another one."""
+        """Count one more durable step of the workflow `name`; return whether to take another one."""
         ...
 
 
 class Program(Protocol):
-    """A program that is up: its workflows are called by many at once."""
+    """A running program, whose workflows many threads or tasks call at once."""
 
     def talk(self, name: str, steps: int, tally: Tallies) -> None:
-        """One workflow from its start to its end, with so many steps."""
+        """Run one workflow from its start to its end, with this many steps."""
         ...
 
     async def talk_async(self, name: str, steps: int, tally: Tallies) -> None: ...
@@ -78,7 +78,7 @@ class Program(Protocol):
 
 class RatePeer(Protocol):
     def opened(self, url: str, width: int) -> AbstractContextManager[Program]:
-        """A program that so many threads will use."""
+        """Open a program for this many threads."""
         ...
 
     def opened_async(self, url: str, width: int) -> AbstractAsyncContextManager[Program]: ...

@@ -1,4 +1,4 @@
-"""What one writes without a library: pickle the whole state, fsync, rename, fsync the folder. Keeps only the newest."""
+"""The solution without a library: pickle the whole state, fsync, rename, fsync the folder. Keeps only the newest state."""
 
 from __future__ import annotations
 

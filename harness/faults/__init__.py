@@ -3,7 +3,7 @@
     workload    a real program whose every acknowledged operation is logged; log is that log, verdict judges a store by it
     count       what a harness counts
     shim        kills and disk errors at the nth file call (shim.c, preloaded); kills and errors are the harnesses on it, scenarios what
-                they try, crashes and sweep how; broken has the canaries, patient a program that goes on after errors
+                they try, crashes and sweep how; broken has the canaries, patient a program that continues after errors
     full        a disk that is really full
     power       the power lost at every file operation; power_vfs and power_calls record them, power_disk knows what is found afterwards
     flips, files    damage to the bytes and the files of a sample: bench tries it, reads has all there is to read, recall knows what

@@ -31,16 +31,19 @@ def main(given: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m harness.faults", description="Break a store in every way, and count what comes of it.")
+    parser = argparse.ArgumentParser(prog="python -m harness.faults", description="Break a store in every way, and count the results.")
     parser.add_argument(
-        "--deep", action="store_true", help="every point instead of some, and write the counts to docs/trust.md; takes hours"
+        "--deep", action="store_true", help="try every point instead of some, and write the counts to docs/trust.md; takes hours"
     )
-    parser.add_argument("--only", action="append", choices=HARNESSES, help="only this harness; may be given several times")
-    parser.add_argument("--seed", type=int, default=0, help="what chance is made of (0)")
+    parser.add_argument("--only", action="append", choices=HARNESSES, help="run only this harness; may be repeated")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the random choices (default 0)")
     parser.add_argument(
-        "--minutes", type=float, help="how long each of the longest harnesses may take: it tries as many points as it can, by chance"
+        "--minutes", type=float, help="minutes that each of the longest harnesses may take; it tries as many random points as it can"
     )
-    parser.add_argument("--counts", help="a file where counts are kept: what is there is not run again, so that it can be done in parts")
+    parser.add_argument(
+        "--counts",
+        help="a file that keeps counts: a harness whose count is there is not run again, so that a long run can be done in parts",
+    )
     parser.add_argument("--out", help="where to write the counts as a document")
     return parser
 

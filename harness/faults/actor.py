@@ -1,7 +1,7 @@
-"""A process of its own that does what it is told, so that it can be stopped, woken and killed like any worker.
+"""A separate process that executes commands, so that it can be stopped, woken up and killed like any worker.
 
-What it does is a function of an importable module that gets one end of a pipe. It is forked from a server that has everstep
-imported and no thread, so that a new one costs milliseconds. Only processes of this program talk through the pipe.
+Its function is one of an importable module, and gets one end of a pipe. It is forked from a server that has imported everstep and has no
+thread, so that a new one costs milliseconds. Only processes of this program use the pipe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _USED = (
     "everstep.store.verify.doctor", "everstep.store.verify.verify", "everstep.store.repair.repair", "everstep.store.retention.cleanup",
     "everstep.store.retention.gc", "everstep.store.retention.prune", "harness.faults.actor",
 )  # fmt: skip
-_context.set_forkserver_preload(list(_USED))  # one that is not there is left out
+_context.set_forkserver_preload(list(_USED))  # a missing module is left out
 
 
 class ActorDied(Exception):
@@ -36,7 +36,7 @@ class ActorDied(Exception):
 
 
 class Actor:
-    """One process, killed at the end of its block if it still lives."""
+    """One process, killed at the end of its block if it is still alive."""
 
     def __init__(self, play: Callable[..., None], *args: Any):
         self._pipe, far = _context.Pipe()
@@ -50,13 +50,13 @@ class Actor:
         return self._process.pid or 0
 
     def tell(self, *message: Any) -> None:
-        with suppress(BrokenPipeError):  # it died: that shows when it is listened to
+        with suppress(BrokenPipeError):  # it died: the next read from it shows that
             self._pipe.send(message)
 
     def hear(self, patience: float = PATIENCE) -> Any:
-        """The next thing that it says."""
+        """Return its next message."""
         if not self._pipe.poll(patience):
-            raise TimeoutError(f"process {self.pid} said nothing for {patience:.0f} s\n{self.where()}")
+            raise TimeoutError(f"process {self.pid} sent nothing for {patience:.0f} s\n{self.where()}")
         try:
             return self._pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -68,11 +68,11 @@ class Actor:
         return self.hear()
 
     def silent(self, seconds: float) -> bool:
-        """Whether it says nothing for so long."""
+        """Whether it sends nothing for this long."""
         return not self._pipe.poll(seconds)
 
     def stop(self) -> None:
-        """Stop it in its tracks; return when it stands."""
+        """Stop it with SIGSTOP; return when it has stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         limit = time.monotonic() + PATIENCE
         while _state(self.pid) not in "TtZX":
@@ -84,7 +84,7 @@ class Actor:
         os.kill(self.pid, signal.SIGCONT)
 
     def where(self) -> str:
-        """What it is doing: its state, and the Python calls of all its threads."""
+        """Describe its activity: its state, and the Python calls of all its threads."""
         told = [f"state {_state(self.pid)}"]
         with suppress(OSError):
             os.kill(self.pid, signal.SIGUSR1)
@@ -94,7 +94,7 @@ class Actor:
         return "\n".join(told)
 
     def _trace(self, files: Path) -> str:
-        """What the process writes of its calls; it may be long in getting to it."""
+        """Return the calls that the process writes; it may take long to write them."""
         limit, seen, before = time.monotonic() + _TO_WRITE, "", " "
         while (not seen or seen != before) and time.monotonic() < limit:
             time.sleep(0.2)
@@ -102,12 +102,12 @@ class Actor:
         return seen
 
     def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
+        """Kill it with kill -9, and wait until it has ended."""
         self._process.kill()
         self._process.join(PATIENCE)
 
     def ended(self) -> int | None:
-        """Its exit code, once it has ended by itself."""
+        """Return its exit code, once it has ended on its own."""
         self._process.join(PATIENCE)
         return self._process.exitcode
 
@@ -133,12 +133,12 @@ def _no_main() -> Iterator[None]:
 def _begin(play: Callable[..., None], pipe: Connection, args: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the harness, which then kills its actors
     faulthandler.register(signal.SIGUSR1, os.memfd_create(_TRACE))  # read by `where`
-    with suppress(EOFError, BrokenPipeError):  # nobody listens any more
+    with suppress(EOFError, BrokenPipeError):  # the other end of the pipe is closed
         play(pipe, *args)
 
 
 def _state(pid: int) -> str:
-    """The letter that the system gives to what a process does; Z if it is gone."""
+    """Return the system's letter for the state of a process; Z if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,6 +1,6 @@
-"""Backends that are broken on purpose, for canaries: each breaks one promise and keeps all others. Never used but by harnesses.
+"""Backends that are broken on purpose, for canaries: each breaks one promise and keeps all others. Only harnesses use them.
 
-Each wraps a good backend and hands on all that it does not break.
+Each wraps a good backend and passes on every call that it does not break.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from everstep.records import Kind, RunRow, Worker, make_record
 
 
 class Wrapper:
-    """Hands everything on."""
+    """Passes every call on."""
 
     def __init__(self, backend: Backend):
         self._backend = backend
@@ -25,13 +25,13 @@ class Wrapper:
 
 
 class Unfenced(Wrapper):
-    """A commit that ignores the epoch: it is put on top of whatever the head is by now, as a saver without fencing does."""
+    """A commit that ignores the epoch: it is added on top of the current head, as a saver without fencing does."""
 
     def commit(self, commit: Commit, *others: Commit) -> Committed:
         while True:
             try:
                 return self._backend.commit(self._on_top(commit), *map(self._on_top, others))
-            except (LostLease, Conflict):  # somebody wrote between the look at the head and the commit
+            except (LostLease, Conflict):  # another process wrote between the read of the head and the commit
                 continue
 
     def submit(self, commit: Commit, done: Done) -> None:
@@ -45,7 +45,7 @@ class Unfenced(Wrapper):
 
 
 class Unleased(Unfenced):
-    """Gives the lease of a run to whoever asks for it, and ignores the epoch."""
+    """Gives the lease of a run to every caller, and ignores the epoch."""
 
     def acquire(self, run: str, worker: Worker) -> RunRow:
         row = self._backend.run(run)
@@ -82,7 +82,7 @@ def _rebased(commit: Commit, stored: RunRow) -> Commit:
 
 
 class Forgetful(Wrapper):
-    """Says that a commit is durable and keeps the newest one in memory until something else is asked for: a crash loses it."""
+    """Reports a commit as durable and keeps the newest one in memory until the next call: a crash loses it."""
 
     def __init__(self, backend: Backend):
         super().__init__(backend)
@@ -105,12 +105,12 @@ class Forgetful(Wrapper):
             self._backend.commit(kept)
 
     def crash(self) -> None:
-        """What a crash does."""
+        """Lose the commit in memory, as a crash does."""
         self._kept = None
 
 
 class Unstamped(Wrapper):
-    """Frees what gc found unreachable, whether it was written again since or not, and takes its time before it does."""
+    """Frees the chunks that gc found unreachable, even if they were written again since, after a delay."""
 
     def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
         limit = time.monotonic() + 2.0

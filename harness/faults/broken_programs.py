@@ -13,7 +13,7 @@ from harness.faults.workload import Workload
 
 
 class Hasty(Workload):
-    """Its store says that a commit of an open run is done, and does it before the next one."""
+    """Its store reports a commit of an open run as done, and does it before the next one."""
 
     def open(self) -> everstep.Store:
         store = super().open()
@@ -33,7 +33,7 @@ class Hasty(Workload):
 
 
 class Twofold(Workload):
-    """Its store writes the manifest in a transaction of its own, after that of the commit."""
+    """Its store writes the manifest in a separate transaction, after that of the commit."""
 
     def open(self) -> everstep.Store:
         flush, commit = Transaction.flush, Transaction.commit
@@ -56,7 +56,7 @@ class Twofold(Workload):
 
 
 class Optimist(Patient):
-    """Its store takes a full disk for a success."""
+    """Its store treats a full disk as a success."""
 
     def open(self) -> everstep.Store:
         store = super().open()
@@ -74,7 +74,7 @@ class Optimist(Patient):
 
 
 class Liar(Patient):
-    """Its store says "not written" where it does not know."""
+    """Its store reports "not written" when it does not know."""
 
     def open(self) -> everstep.Store:
         store = super().open()

@@ -1,4 +1,4 @@
-"""What one harness counts. Holds numbers and a few sentences; decides only whether they are good."""
+"""The count of one harness. Holds numbers and a few sentences; decides only whether they are good."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_NOTES = 20
 
 @dataclass(slots=True)
 class Count:
-    """How often a fault fired, and what became of it."""
+    """How often a fault fired, and its results."""
 
     harness: str
     tried: int = 0
@@ -30,10 +30,10 @@ class Count:
     leftovers: int = 0
     """Files stayed after the next open."""
     canary: str = ""
-    """What was broken on purpose, and "caught" or "NOT CAUGHT"."""
+    """The defect that was made on purpose, and "caught" or "NOT CAUGHT"."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
-    """The first failures, each with enough to have it again."""
+    """The first failures, each with enough to reproduce it."""
 
     @property
     def bad(self) -> int:
@@ -41,7 +41,7 @@ class Count:
 
     @property
     def ok(self) -> bool:
-        """Whether the promises held, and the harness could have told otherwise."""
+        """Whether the promises held, and the harness could have detected otherwise."""
         return self.tried > 0 and self.bad == 0 and not self.notes and self.canary_caught
 
     @property
@@ -49,7 +49,7 @@ class Count:
         return "caught" in self.canary and "NOT CAUGHT" not in self.canary
 
     def note(self, sentence: str) -> None:
-        """Keep a failure. The first ones are enough to look into it."""
+        """Keep a failure. The first ones are enough to investigate."""
         if len(self.notes) < MOST_NOTES:
             self.notes.append(sentence)
 
@@ -73,4 +73,4 @@ class Count:
 
 
 Progress = Callable[[Count], None] | None
-"""Who is told the count of a harness while it grows."""
+"""Receives the count of a harness while it grows."""

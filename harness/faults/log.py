@@ -1,12 +1,12 @@
-"""The acknowledgement log: what a program was told about its operations, one JSON line each, outside the store's folder.
+"""The acknowledgement log: the outcome of each operation of a program, one JSON line each, outside the store's folder.
 
-    {"at": "begin", "what": "checkpoint", "run": "loop", "key": "turn 3, try 7", "digest": "…"}      about to be asked for
+    {"at": "begin", "what": "checkpoint", "run": "loop", "key": "turn 3, try 7", "digest": "…"}      about to be called
     {"at": "done", …, "number": 3}                                                                     the call returned
     {"at": "refused", …, "written": "no", "code": "E404", "error": "…"}                               it raised
 
-`begin` stands before its call and `done` after it, each written in one call without a buffer, so that a log of a process that was
-killed is right: what is done was acknowledged, and what is only begun may or may not be there. The power is on here: a
-harness that takes the power away overrides `write` and keeps the lines in the order of the file operations.
+`begin` is written before the call and `done` after it, each in one unbuffered write, so that the log of a killed process is right: an
+operation that is done was acknowledged, and one that is only begun may or may not have happened. The power stays on here: a harness that
+cuts the power overrides `write` and keeps the lines in the order of the file operations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from everstep.errors import EverstepError
 
 
 def digest_of(value: Any) -> str:
-    """What a value is known by, types included."""
+    """Return a digest that identifies a value, types included."""
     return sha256(encode(value)).hexdigest()[:24]
 
 
@@ -50,13 +50,13 @@ class Entry:
 
 
 def read_log(path: Path) -> list[Entry]:
-    """All lines, but for a last one that was cut off."""
+    """Read all lines, except a last one that was cut off."""
     content = path.read_bytes() if path.exists() else b""
     return [Entry(**json.loads(line)) for line in content.split(b"\n")[:-1]]
 
 
 class Log:
-    """A log that is written to; the lines of earlier processes stand before those of this one."""
+    """A log that is being written; the lines of earlier processes come before those of this one."""
 
     def __init__(self, path: Path):
         self.entries = read_log(path)
@@ -82,7 +82,7 @@ class Log:
     def op(
         self, what: str, run: str = "", key: str = "", value: Any = None, *, digest: str = "", more: list[Any] | None = None
     ) -> Iterator[Entry]:
-        """Log one operation. Inside the block, `number` may be set; an error is logged with what it says was written."""
+        """Log one operation. Inside the block, `number` may be set; an error is logged with its `written`."""
         digest = digest or (digest_of(value) if value is not None else "")
         self.say(Entry("begin", what, run, key, digest, more=more or []))
         done = Entry("done", what, run, key, digest, more=more or [])

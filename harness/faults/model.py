@@ -1,7 +1,7 @@
-"""What the states of the workload must be: pure functions of a seed, a run and a turn, made without Everstep. No I/O.
+"""The expected states of the workload: pure functions of a seed, a run and a turn, made without Everstep. No I/O.
 
 A state has a list of lines (content that is cut into chunks and mostly stays), messages that come and go, and a plan that is overwritten.
-Everything is random text, so that no two states and no two results are alike and compression hides nothing.
+Everything is random text, so that all states and results differ and compression hides nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from everstep.backends.contract.queues import Task
 from harness.faults.log import digest_of
 
 TURNS = (5, 8, 10)
-"""How far the loop comes in each session."""
+"""The turn that the loop reaches in each session."""
 ORIGIN = 4
-"""The turn that the fork begins at; it has the tag `origin`."""
+"""The turn at which the fork begins; it has the tag `origin`."""
 KEPT = 2
-"""The turn whose checkpoint gets the tag `kept` later. The draft goes at it, so that a base of its own is shorter than what it stands on."""
+"""The turn whose checkpoint gets the tag `kept` later. The draft is removed at it, so that an added base is shorter than the deltas before
+it.
+"""
 FORK_TURNS = 7
 GONE_TURNS = 2
 LINES = 150
@@ -26,9 +28,9 @@ BIG = 20_000
 EDIT = {"edited": True}
 ANSWER = "go on"
 JOBS = ({"job-1": Task("jobs", 0, None, "once"), "job-2": Task("jobs", 5, "key")}, {"job-3": Task("jobs", -1, "key", "again")})
-"""What is put into a queue in each session."""
+"""The runs that are enqueued in each session."""
 ENDING: tuple[tuple[str, ...], ...] = ((), ("job-2",), ("job-1", "job-3"))
-"""What is taken from there and ended in each session."""
+"""The runs that are taken from the queue and ended in each session."""
 
 
 @lru_cache(maxsize=4096)
@@ -47,12 +49,12 @@ def first_state(seed: int, run: str) -> dict[str, Any]:
 
 
 def thought(seed: int, run: str, n: int) -> dict[str, Any]:
-    """What the step of a turn returns."""
+    """Return the result of a turn's step."""
     return {"n": n, "says": text(seed, run, "thought", n)}
 
 
 def turn(state: dict[str, Any], n: int, thought: dict[str, Any]) -> None:
-    """What one turn does to a state."""
+    """Apply one turn to a state."""
     says = thought["says"]
     state["messages"].append({"n": n, "says": says, "seen": (n, None, float(n))})
     state["plan"][f"part {n % 3}"] = says[:20]
@@ -67,7 +69,7 @@ def turn(state: dict[str, Any], n: int, thought: dict[str, Any]) -> None:
 
 @lru_cache(maxsize=256)
 def digest(seed: int, run: str, n: int) -> str:
-    """The digest of a run's state after a turn; a fork's begins with the edited state of the loop."""
+    """Return the digest of a run's state after a turn; a fork begins with the edited state of the loop."""
     return digest_of(state_after(seed, run, n))
 
 
@@ -82,12 +84,12 @@ def state_after(seed: int, run: str, n: int) -> dict[str, Any]:
 
 
 def big_result(seed: int) -> dict[str, Any]:
-    """A result that is kept in chunks."""
+    """Return a result that is stored in chunks."""
     return {"rows": [text(seed, "row", i, size=BIG // 20) for i in range(20)]}
 
 
 def flow_states(seed: int) -> tuple[dict[str, Any], ...]:
-    """The states that the workflow has, one after the other."""
+    """Return the successive states of the workflow."""
     half = {"fetched": text(seed, "flow", "fetch"), "rows": 20}
     return {}, half, {**half, "answer": ANSWER}
 

@@ -1,4 +1,4 @@
-"""What other libraries do in the same tests, to be read beside our own counts. Constants and words only; nothing is measured here.
+"""The results of other libraries in the same tests, to compare with our own counts. Constants and words only; nothing is measured here.
 
 Each was measured once, with the release of autumn 2026, in its own default set-up, by the technique of the harness named with it.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What one library did in the test of one harness."""
+    """The result of one library in the test of one harness."""
 
     harness: str
     name: str

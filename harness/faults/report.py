@@ -50,7 +50,7 @@ _Told = Callable[[str], None]
 
 @dataclass(slots=True)
 class Ran:
-    """One harness, and what it counted."""
+    """One harness, and its count."""
 
     name: str
     about: str
@@ -60,7 +60,7 @@ class Ran:
 
 @dataclass(slots=True)
 class Asked:
-    """How to run harnesses: some points or every one, what chance is made of, how long those may take that can be cut short."""
+    """How to run harnesses: some points or all, the seed, and a time limit for those that can be cut short."""
 
     deep: bool = False
     seed: int = 0
@@ -81,7 +81,7 @@ def run_all(names: Iterable[str], asked: Asked, tell: _Told, progress: Progress 
 
 
 def _kept(name: str, asked: Asked) -> Ran | None:
-    """A count that is there from an earlier run, of the same chance and at least as deep."""
+    """Return a count of an earlier run with the same seed and at least the same depth."""
     found = _counts(asked).get(name)
     if found is None or found.pop("seed") != asked.seed or found["form"] < _form(asked):
         return None
@@ -111,7 +111,7 @@ def run_one(name: str, asked: Asked, progress: Progress = None) -> Ran:
             count: Count = module.run(folder, deep=asked.deep, seed=asked.seed, progress=progress, **limit)
         form = DEEP if asked.deep and not limit else _form(asked)
         return Ran(name, module.__doc__ or "", form, count)
-    except Exception:  # noqa: BLE001 -- the other harnesses are worth running, and this one is not ok
+    except Exception:  # noqa: BLE001 -- the other harnesses still run, and this one is not ok
         count = Count(name)
         count.note(traceback.format_exc())
         return Ran(name, "", _form(asked), count)
@@ -119,7 +119,7 @@ def run_one(name: str, asked: Asked, progress: Progress = None) -> Ran:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Memory where there is some to work in: what survives is decided by the harness, not by a disk."""
+    """Return a folder in memory if possible: the harness decides which data survives, not a disk."""
     shared = Path("/dev/shm")  # noqa: S108 -- a folder of its own is made in it
     folder = Path(tempfile.mkdtemp(prefix="everstep-faults-", dir=shared if shared.is_dir() else None))
     try:
@@ -133,14 +133,14 @@ def head() -> str:
 
 
 def line(count: Count) -> str:
-    """A row of the table, with what went wrong below it."""
+    """Format a row of the table, with the failures below it."""
     numbers = "".join(f"{getattr(count, name):>10,}" for name in COLUMNS)
     row = f"{count.harness[: _WIDTH - 1]:{_WIDTH}}{numbers}{count.seconds:>10.1f}  {count.canary or 'none'}"
     return "\n    ".join([row if count.ok else f"{row}  <- NOT OK", *count.notes])
 
 
 def document(ran: list[Ran], seed: int) -> str:
-    """docs/trust.md."""
+    """Write the text of docs/trust.md."""
     import apsw
 
     rows = [
@@ -185,6 +185,6 @@ def _beside(ran: list[Ran]) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> str:
-    """The words of a harness, with its lists kept as they stand."""
+    """Return the description of a harness, with its lists unchanged."""
     blocks = [block.strip("\n") for block in text.strip().split("\n\n")]
     return "\n\n".join(f"```text\n{block}\n```" if block.startswith("    ") else block for block in blocks)

@@ -1,4 +1,4 @@
-"""What is tried under kills and disk errors: the whole workload, and each thing that a store does at rare moments, on its own.
+"""Scenarios under kills and disk errors: the whole workload, and each rare action of a store on its own.
 
     work         all sessions of the workload, from no file at all to the end; with a fork, a prune and a gc
     recovery     the next open after a kill in the middle of work
@@ -35,14 +35,14 @@ OPTIONS: dict[str, Any] = {"wal_bytes": 300_000}  # grows in two slices, not in 
 
 
 def play(folder: Path, seed: int, program: type[Workload] = Workload, **options: Any) -> list[str]:
-    """Play a program in this process; the errors that it met and went on after."""
+    """Play a program in this process; return the errors after which it continued."""
     playing = program(folder, seed, **options, **OPTIONS)
     playing.play()
     return playing.errors if isinstance(playing, Patient) else []
 
 
 def all_scenarios(seed: int, patient: bool = False) -> list[Scenario]:
-    """Every scenario; patient ones go on after an error, or end at the first one."""
+    """List every scenario; patient ones continue after an error, the others end at the first one."""
     judged = partial(judge, seed=seed, play=play)
     found = [Scenario("work", partial(play, seed=seed), judged)]
     for call in (150, 420):
@@ -64,7 +64,7 @@ def _patient(scenario: Scenario, seed: int, stops: bool) -> Scenario:
 
 
 def _die_at(folder: Path, seed: int, call: int) -> None:
-    """Leave what a process leaves that was killed in the middle of work."""
+    """Leave the files of a process that was killed in the middle of work."""
     child = os.fork()
     if child == 0:
         try:
@@ -103,14 +103,14 @@ def _make_old(folder: Path) -> None:
 
 
 def _judge_migrated(folder: Path) -> Verdict:
-    """All that was in the old store is in the new one, and it can be written."""
+    """Check that everything of the old store is in the new one, and that it can be written."""
     verdict, path = Verdict(), folder / "store" / "store.db"
     expected = json.loads((folder / "expected").read_text())
     with everstep.open(path, create=False) as store:
         found = contents(store)
         verdict.detected.extend(map(str, store.verify("full").problems))
         verdict.missing.extend(f"run {run!r}" for run in expected if run not in found)
-        verdict.wrong.extend(f"run {run!r} is another one" for run in found if found[run] != expected.get(run))
+        verdict.wrong.extend(f"run {run!r} differs" for run in found if found[run] != expected.get(run))
         with store.run("one-more", state={"n": 1}) as run:
             run.checkpoint()
     verdict.leftovers.extend(leftovers(path))

@@ -1,4 +1,6 @@
-"""What the searches of the test suite counted when they were last run in full. They are tests, not harnesses; docs/trust.md lists them beside those."""
+"""The counts of the searches of the test suite, from their last full run. They are tests, not harnesses; docs/trust.md lists them beside
+those.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import NamedTuple
 
 
 class Search(NamedTuple):
-    """One search: what it tries, the test that runs it, and what it found."""
+    """One search: its subject, the test that runs it, and its result."""
 
     what: str
     test: str

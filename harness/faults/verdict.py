@@ -1,10 +1,10 @@
-"""Judges a store by the log of those who wrote it: is everything there that was acknowledged, and nothing that was never asked for?
+"""Judges a store by the log of its writers: is everything there that was acknowledged, and nothing that was never requested?
 
-    judge(folder)                the store after a crash: reopened, read, verified, played to its end, read again; leftovers looked for
+    judge(folder)                the store after a crash: reopened, read, verified, played to its end, read again; leftovers searched
     look(store, entries, seed)   one look at an open store, without writing; errors of Everstep are counted as detected
 
-What is done in the log must be there and equal; what is begun may be there, and equal; what was refused with `written` "no" must not.
-Relies on the public API only, but for places in queues, and on `model` for what must be equal.
+Operations that are done in the log must be there and equal; those that are begun may be there, and equal; those that were refused with
+`written` "no" must not. Relies on the public API only, except for queue entries, and on `model` for the expected content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAKING = ("run", "fork", "start", "enqueue")
 
 @dataclass(slots=True)
 class Verdict:
-    """What is wrong, by kind. All empty: the promises held."""
+    """Everything wrong, by kind. All empty: the promises held."""
 
     lost: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Verdict:
 
 
 class Known:
-    """What a log says about each operation: the newest word counts."""
+    """The newest log entry of each operation."""
 
     def __init__(self, entries: list[Entry]):
         self.entries = entries
@@ -59,18 +59,18 @@ class Known:
             if entry.at == "begin":
                 self.begun.add(name)
                 if name in self.newest and (self.newest[name].at, self.newest[name].written) != ("refused", "no"):
-                    self.possible.add(name)  # an earlier try may have done it: this one can only say that it did nothing
+                    self.possible.add(name)  # an earlier attempt may have done it: this one only reports that it did nothing
             if entry.at in ("begin", "done", "refused"):
                 self.newest[name] = entry
             if entry.at == "done" or entry.written == "yes":
                 self.done[name] = entry
 
     def of(self, what: str, run: str) -> list[Entry]:
-        """All operations of a kind on a run that are done."""
+        """Return all operations of a kind on a run that are done."""
         return [e for (w, r, _), e in self.done.items() if (w, r) == (what, run)]
 
     def denied(self, what: str, run: str) -> list[Entry]:
-        """Those that were refused as not written, each time that they were tried."""
+        """Return those that were refused as not written at every attempt."""
         refused = {name: e for name, e in self.newest.items() if (e.at, e.written) == ("refused", "no") and name not in self.possible}
         return [e for (w, r, _), e in refused.items() if (w, r) == (what, run)]
 
@@ -98,13 +98,13 @@ class Look:
             if listed is None or run in listed:
                 self._run(run)
         if listed is not None:
-            self.verdict.wrong.extend(f"run {run!r} was never made" for run in listed if run not in RUNS)
+            self.verdict.wrong.extend(f"run {run!r} was never created" for run in listed if run not in RUNS)
         self._ran_twice()
         return self.verdict
 
     @contextmanager
     def _guard(self, where: str) -> Iterator[None]:
-        """An error that says what is damaged is no wrong read."""
+        """Count an error that reports damage as detected, not as a wrong read."""
         try:
             yield
         except EverstepError as error:
@@ -117,13 +117,13 @@ class Look:
         if made and not there and not deleted:
             self.verdict.missing.append(f"run {run!r}")
         if not there and known.denied("delete", run):
-            self.verdict.missing.append(f"run {run!r}, whose deletion was said not to be written")
+            self.verdict.missing.append(f"run {run!r}, whose deletion was reported as not written")
         if there and ("delete", run, "") in known.done:
             self.verdict.wrong.append(f"run {run!r} was deleted")
         if there and not any((what, run, "") in known.begun for what in _MAKING):
-            self.verdict.wrong.append(f"run {run!r} was never made")
+            self.verdict.wrong.append(f"run {run!r} was never created")
         if there and (known.denied("fork", run) or known.denied("enqueue", run)):
-            self.verdict.wrong.append(f"run {run!r} was said not to be written")
+            self.verdict.wrong.append(f"run {run!r} was reported as not written")
 
     def _run(self, run: str) -> None:
         with self._guard(f"run {run!r}"):
@@ -149,7 +149,7 @@ class Look:
             self.verdict.lost.append(f"run {run!r} had succeeded and is {status}")
 
     def _checkpoints(self, run: str) -> None:
-        """Each one that is listed is right, and each one that was acknowledged is listed."""
+        """Check that each listed checkpoint is right, and each acknowledged one is listed."""
         found = {c.number: c for c in self.store.checkpoints(run)}
         acknowledged = {e.number: e for e in self.known.of("checkpoint", run)}
         denied = {e.key for e in self.known.denied("checkpoint", run)}
@@ -157,15 +157,15 @@ class Look:
         for number, checkpoint in found.items():
             entry = acknowledged.get(number)
             if checkpoint.note in denied:
-                self.verdict.wrong.append(f"{checkpoint.ref} ({checkpoint.note}) was said not to be written")
+                self.verdict.wrong.append(f"{checkpoint.ref} ({checkpoint.note}) was reported as not written")
             if entry is not None and entry.key != checkpoint.note:
-                self.verdict.wrong.append(f"{checkpoint.ref} is {checkpoint.note!r} and was {entry.key!r}")
+                self.verdict.wrong.append(f"{checkpoint.ref} is {checkpoint.note!r}, but was {entry.key!r}")
             self._state(checkpoint.ref, {entry.digest} if entry is not None else allowed)
         gone = sorted(acknowledged.keys() - found.keys())
         self.verdict.lost.extend(f"{run}@{number}" for number in gone)
 
     def _allowed(self, run: str) -> set[str]:
-        """What a checkpoint that nobody was told of may hold: it was begun, or made by the runtime when it left the run."""
+        """Return the allowed states of a checkpoint without an acknowledgement: it was begun, or made by the runtime when it left the run."""
         if run == "flow":
             return {digest_of(state) for state in model.flow_states(self.seed)}
         first = {digest_of(model.first_state(self.seed, run))} if run != "fork" else set()
@@ -178,14 +178,14 @@ class Look:
                     self.verdict.wrong.append(f"{ref} holds another state")
             except PrunedCheckpoint:
                 if not self.known.may_be_pruned(ref):
-                    self.verdict.lost.append(f"{ref}, which was pruned and had to stay")
+                    self.verdict.lost.append(f"{ref}, which was pruned but had to be kept")
 
     def _steps(self, run: str) -> None:
         found: dict[str, Any] = {s.address: s for s in self.store.steps(run) if s.status == "succeeded"}
         done = self.known.of("step", run)
         self.verdict.lost.extend(f"step {e.key} of {run!r}" for e in done if e.key not in found)
         self.verdict.wrong.extend(
-            f"step {e.key} of {run!r} was said not to be written" for e in self.known.denied("step", run) if e.key in found
+            f"step {e.key} of {run!r} was reported as not written" for e in self.known.denied("step", run) if e.key in found
         )
         digests = {e.key: e.digest for e in self.known.entries if (e.what, e.run, e.at) == ("step", run, "begin")}
         for address, step in found.items():
@@ -200,10 +200,10 @@ class Look:
                 self.verdict.lost.append(f"tag {entry.key!r} of loop@{entry.number}: it is on {numbers}")
         for entry in self.known.denied("tag", "loop"):
             if list(self.store.checkpoints("loop", tag=entry.key)):
-                self.verdict.wrong.append(f"tag {entry.key!r} was said not to be written")
+                self.verdict.wrong.append(f"tag {entry.key!r} was reported as not written")
 
     def _answer(self) -> None:
-        """An answer is a letter until the run takes it: then it is due."""
+        """Check the answer: it is a message until the run takes it; then the run is due."""
         for gate in self.store.gates("flow"):
             if gate.answered and gate.answer != model.ANSWER:
                 self.verdict.wrong.append(f"gate {gate.address} has another answer")
@@ -211,10 +211,10 @@ class Look:
         if self.known.of("answer", "flow") and waits and "flow" not in self.store.due():
             self.verdict.lost.append("the answer to gate 'boss'")
         if self.known.denied("answer", "flow") and waits and "flow" in self.store.due():
-            self.verdict.wrong.append("the answer to gate 'boss' was said not to be written")
+            self.verdict.wrong.append("the answer to gate 'boss' was reported as not written")
 
     def _place(self, run: str) -> None:
-        """A run has a place in its queue from its first commit to its end. What the place says is for `verify` to judge."""
+        """Check that a run has a queue entry from its first commit to its end. `verify` judges the content of the entry."""
         there, name = self.store.backend.place(run) is not None, ("end", run, "")
         if not there and name not in self.known.begun:
             self.verdict.lost.append(f"the place of {run!r}")
@@ -233,24 +233,24 @@ class Look:
 
 
 def look(store: everstep.Store, entries: list[Entry], seed: int = 0) -> Verdict:
-    """One look at an open store, as its log says it must be."""
+    """Compare an open store with its log."""
     return Look(store, entries, seed, Verdict()).all()
 
 
 def judge(
     folder: Path, seed: int = 0, *, go_on: bool = True, play: Callable[[Path, int], object] | None = None, place: str = PLACE
 ) -> Verdict:
-    """The verdict on what a crash left in a workload's folder: read, then played to its end and read again."""
+    """Judge the files that a crash left in a workload's folder: read, then played to the end and read again."""
     verdict = _reopened(folder, seed, place, ended=False)
     if go_on and verdict.ok:
         try:
             play(folder, seed) if play is not None else Workload(folder, seed, place=place).play()
         except EverstepError as error:
-            verdict.lost.append(f"it cannot go on: {type(error).__name__}: {error.message}")
+            verdict.lost.append(f"it cannot continue: {type(error).__name__}: {error.message}")
             return verdict
         again = _reopened(folder, seed, place, ended=True)
         for kind in Verdict.__slots__:
-            getattr(verdict, kind).extend(f"after going on: {what}" for what in getattr(again, kind))
+            getattr(verdict, kind).extend(f"after continuing: {what}" for what in getattr(again, kind))
     return verdict
 
 
@@ -272,7 +272,7 @@ def _reopened(folder: Path, seed: int, place: str, ended: bool) -> Verdict:
 
 
 def leftovers(path: Path) -> list[str]:
-    """What lies beside a store that is closed and should not."""
+    """List leftover files beside a closed store."""
     ours = (path.name, f"{path.name}-seen", f"{path.name}-locks", ".gitignore")
     found = [p.name for p in path.parent.iterdir() if p.name not in ours]
     locks = path.with_name(f"{path.name}-locks")

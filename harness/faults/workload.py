@@ -1,8 +1,9 @@
-"""The program whose store is put to the test: real work through the public API, each operation logged before and after.
+"""The program whose store is tested: real work through the public API, each operation logged before and after.
 
 Three sessions, each an open, some parts and a close: a loop with tracked state, steps, checkpoints with bases and deltas and tags; a
-workflow with a big result and a gate; a fork with an edit that goes on; a delete; a prune and a gc; runs that are put into a queue, taken from
-there and ended. Each part looks at what is there and does the rest, so that playing again after any crash comes to the same end. States and results are those of `model`.
+workflow with a big result and a gate; a fork with an edit that is continued; a delete; a prune and a gc; runs that are enqueued, claimed
+and ended. Each part checks what is done and does the rest, so that playing again after any crash reaches the same end. States and results
+are those of `model`.
 
     python -m harness.faults.workload FOLDER [SEED]      the store in FOLDER/store/store.db, the log in FOLDER/log
 
@@ -44,8 +45,9 @@ _playing: list[Workload] = []
 
 @contextmanager
 def eager() -> Iterator[None]:
-    """Bases come after a few deltas, the WAL is merged after a few commits, and a base is added for a few bytes, so that a short program
-    has all of it."""
+    """Make bases after a few deltas, merge the WAL after a few commits, and add a base for a few bytes, so that a short program has all of
+    it.
+    """
     before = saver.BASE_EVERY, saver.MOST_DELTAS, wal.MERGE_FRAMES, plan.WORTH
     saver.BASE_EVERY = saver.MOST_DELTAS = BASE_EVERY
     wal.MERGE_FRAMES, plan.WORTH = MERGE_FRAMES, 1
@@ -56,7 +58,7 @@ def eager() -> Iterator[None]:
 
 
 class Workload:
-    """One process's attempt at the program. `options` go to `everstep.open`."""
+    """One process's attempt at the program. `options` are passed to `everstep.open`."""
 
     def __init__(self, folder: Path, seed: int = 0, log: Log | None = None, place: str = PLACE, **options: Any):
         self.path = folder / place
@@ -71,7 +73,7 @@ class Workload:
             return everstep.open(self.path, **self.options)
 
     def play(self) -> None:
-        """All of it, or what is left of it."""
+        """Play all of it, or the remaining part."""
         with eager():
             for number, parts in enumerate(SESSIONS):
                 store = self.open()
@@ -92,7 +94,7 @@ class Workload:
         self._turns(store, "fork", model.FORK_TURNS)
 
     def _turns(self, store: everstep.Store, id: str, last: int) -> None:
-        """Go on with a loop up to a turn."""
+        """Continue a loop up to a turn."""
         if self.log.is_done("leave", id, str(last)):
             return
         with ExitStack() as stack:
@@ -112,7 +114,7 @@ class Workload:
             done.number = run.checkpoint(note, tags="origin" if (run.id, n) == ("loop", model.ORIGIN) else ()).number
 
     def step(self, run: everstep.Run, name: str, occurrence: int, result: Any) -> Any:
-        """A step that has to return this result, and says so in the log whenever it is really run."""
+        """Call a step that has to return this result, and log each time that it really runs."""
         address = f"{name}#{occurrence}"
 
         def work(_: int) -> Any:
@@ -158,7 +160,7 @@ class Workload:
 
     @contextmanager
     def _flow(self, what: str) -> Iterator[None]:
-        """The workflow finds the workload that it belongs to."""
+        """Let the workflow find its workload."""
         _playing.append(self)
         try:
             with self.log.op(what, "flow", value=model.flow_result(self.seed) if what == "end" else None):
@@ -167,7 +169,7 @@ class Workload:
             _playing.pop()
 
     def _settled(self, outcome: everstep.Outcome, status: str | None = None) -> None:
-        """A workflow's own error is the store's here: hand it on."""
+        """Raise a workflow's own error: here it comes from the store."""
         if outcome.error is not None:
             raise outcome.error
         if status is not None and (outcome.status, outcome.result) != (status, model.flow_result(self.seed)):
@@ -198,7 +200,7 @@ class Workload:
                     raise
 
     def prune(self, store: everstep.Store, _: int) -> None:
-        """Of each run, all but the newest checkpoint and the tagged one. The log says beforehand which ones may go."""
+        """Prune all but the newest checkpoint and the tagged one of each run. The log says beforehand which ones may be dropped."""
         if not self.log.is_done("prune"):
             kept = Retention(keep_last=1, keep_tagged=["kept"])
             going = _whole(store.prune(kept, dry_run=True))
@@ -223,7 +225,7 @@ class Workload:
                         raise
 
     def work(self, store: everstep.Store, session: int) -> None:
-        """What a worker does: take a run, whoever had it before, begin it, end it."""
+        """Work like a worker: claim a run, whoever had it before, start it, end it."""
         for run in model.ENDING[session]:
             if not self.log.is_done("end", run):
                 row = self._taken(store.backend, run, self._worker(store))
@@ -232,11 +234,11 @@ class Workload:
                     store.backend.commit(begun)
                     row = begun.run
                 with self.log.op("end", run):
-                    if row.status != Status.SUCCEEDED:  # an earlier try may have done it
+                    if row.status != Status.SUCCEEDED:  # an earlier attempt may have done it
                         store.backend.commit(queued.ending(row))
 
     def _worker(self, store: everstep.Store) -> Worker:
-        """One for each handle: it dies with it."""
+        """Return the worker of a handle: it dies with it."""
         if self._working is None or self._working[0] is not store:
             self._working = (store, new_worker(3600))
         return self._working[1]
@@ -248,13 +250,13 @@ class Workload:
             found = backend.claim(Claim(worker, ["jobs"], [queued.WORKFLOW], 9, others))
         row = found[0].row if found else backend.run(run)
         if row is None or (row.worker != worker.id and row.status != Status.SUCCEEDED):
-            self.log.say(Entry("wrong", "take", run, error=f"nobody has it, and it is not given: {row!r:.200}"))
-            raise NotFound(f"the run {run!r} is not given")
+            self.log.say(Entry("wrong", "take", run, error=f"no worker has it, but it cannot be claimed: {row!r:.200}"))
+            raise NotFound(f"the run {run!r} cannot be claimed")
         return row
 
 
 def _whole(report: Any) -> Any:
-    """What left a run alone because it could not be read has to be done again."""
+    """Refuse a report that skipped a run because it could not be read: the call has to be repeated."""
     if report.problems:
         raise Damaged("; ".join(map(str, report.problems)))
     return report

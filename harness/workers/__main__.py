@@ -1,6 +1,6 @@
-"""`python -m harness.workers`: break workers, their server and their wire while they drive runs, and print what came of it.
+"""`python -m harness.workers`: break workers, their server and their connection while they execute runs, and print the results.
 
-Exits with 0 only if every run ended once, nothing that was finished ran again, and the judge would have told otherwise.
+Exits with 0 only if every run ended once, no finished step ran again, and the judge would have detected otherwise.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ OVERTAKEN = "take-overs"
 
 
 def main(given: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.workers", description="Break workers while they drive runs.")
-    parser.add_argument("--deep", action="store_true", help="8 workers and 2,000 runs for each scene; takes some minutes")
-    parser.add_argument("--only", action="append", choices=(*scenes.NAMES, OVERTAKEN), help="only this scene; may be given several times")
-    parser.add_argument("--minutes", type=float, help="how long each scene of --deep may take, about: fewer runs, fewer outages")
-    parser.add_argument("--seed", type=int, default=0, help="what chance is made of (0)")
+    parser = argparse.ArgumentParser(prog="python -m harness.workers", description="Break workers while they execute runs.")
+    parser.add_argument("--deep", action="store_true", help="use 8 workers and 2,000 runs for each scene; takes some minutes")
+    parser.add_argument("--only", action="append", choices=(*scenes.NAMES, OVERTAKEN), help="run only this scene; may be repeated")
+    parser.add_argument("--minutes", type=float, help="about how long each scene may take: fewer runs, fewer outages")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the random choices (default 0)")
     asked = parser.parse_args(given)
     size = scenes.DEEP if asked.deep else scenes.SHORT
     if asked.minutes is not None:

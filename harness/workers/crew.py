@@ -1,4 +1,4 @@
-"""Several workers, each in a process of its own, that are killed by chance and replaced. Relies on `Actor` for processes."""
+"""Several workers, each in its own process, that are killed at random and replaced. Relies on `Actor` for processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.workers import hand
 
 
 class Crew:
-    """So many workers as there are to be, at any time."""
+    """A constant number of workers."""
 
     def __init__(self, size: int, *args: Any, play: Callable[..., None] = hand.work):
         self._play = play
@@ -26,7 +26,7 @@ class Crew:
         return Actor(self._play, *self._args)
 
     def kill_one(self, rng: random.Random) -> None:
-        """kill -9 of one, and another in its place, which is not waited for."""
+        """Kill one with kill -9, and start another one without waiting for it."""
         place = rng.randrange(len(self._hands))
         gone, self._hands[place] = self._hands[place], self._new()
         self.killed.add(gone.pid)

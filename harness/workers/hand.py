@@ -1,6 +1,6 @@
-"""One worker in a process of its own, and the workflow that it drives: steps that write into the ledger and take a moment each.
+"""One worker in a separate process, and its workflow: steps that write into the effects log and take a moment each.
 
-`work` is what an `Actor` plays. A worker that is told to stop by SIGTERM drains and ends.
+`work` is the function of an `Actor`. A worker that gets SIGTERM finishes its runs and ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _wrapped(call: Callable[[], Any]) -> Any:
 
 
 def make_flow(ledger: Ledger, nap: float) -> Callable[..., Any]:
-    """A workflow whose result is the tokens of its steps, in their order; and the same, async. Both treat errors as badly as programs do."""
+    """Make a workflow whose result is the tokens of its steps, in order; and the same, async. Both handle errors as badly as real programs."""
 
     def work(step: int) -> str:
         token = ledger.add(everstep.current().id, str(step))
@@ -67,7 +67,7 @@ def make_flow(ledger: Ledger, nap: float) -> Callable[..., Any]:
 
 
 def _opened(url: str, options: dict[str, Any]) -> Store:
-    """The store, as soon as its server is there: whoever starts workers would start one again that found none."""
+    """Open the store as soon as its server is reachable, as a supervisor that restarts workers would."""
     while True:
         try:
             return everstep.open(url, **options)
@@ -76,7 +76,7 @@ def _opened(url: str, options: dict[str, Any]) -> Store:
 
 
 def work(pipe: Connection, url: str, ledger: Path, log: Path, concurrency: int, nap: float, options: dict[str, Any]) -> None:
-    """Drive runs until killed or told to stop. Says "ready" when it begins."""
+    """Run workflows until killed or told to stop. Sends "ready" when it begins."""
     make_flow(Ledger(ledger), nap)
     with log.open("a") as out, _opened(url, options) as store:
         sys.stderr = out

@@ -1,7 +1,7 @@
-"""The store against the ledger, when all is over: every run ended once and with its result, and no step ran after it was recorded.
+"""Compares the store with the effects log at the end: every run ended once and with its result, and no step ran after it was recorded.
 
-A step that was running when its worker died runs again; one that has a record never does. Reads only. `faults` are sentences, empty if all
-is as promised; `again` is how many times a step was run once more, which is allowed.
+A step that was running when its worker died runs again; one that has a record never does. Reads only. `faults` are sentences, empty if
+everything is as promised; `again` counts repeated executions of steps, which are allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAST = 2**31 - 2
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found. `lost`: runs that did not succeed; `twice`: runs that ended more than once; `rerun`: finished steps that ran again."""
+    """The findings. `lost`: runs that did not succeed; `twice`: runs that ended more than once; `rerun`: finished steps that ran again."""
 
     ended: int = 0
     lost: int = 0
@@ -38,19 +38,19 @@ class Verdict:
 
 
 def judge(store: Store, path: Path, runs: list[str], steps: int, killed: set[int] | None = None) -> Verdict:
-    """`killed`: the processes that were killed, where nothing else was broken: then only their steps may have run again."""
+    """Judge a store. `killed`: the killed processes, if nothing else was broken: then only their steps may have run again."""
     verdict, lines = Verdict(), ledgers.read(path)
     for run in runs:
         _judge_run(store, run, steps, lines, killed, verdict)
     strange = {run for run, _ in lines} - set(runs)
     if strange:
-        verdict.fault(f"steps of runs that nobody enqueued: {sorted(strange)[:3]}")
+        verdict.fault(f"steps of runs that were never enqueued: {sorted(strange)[:3]}")
     places = store.backend.places()
     if places:
-        verdict.fault(f"{len(places)} runs are in a queue still, such as {places[0]}")
+        verdict.fault(f"{len(places)} runs are still in a queue, such as {places[0]}")
     report = store.verify("full")
     if not report.ok:
-        verdict.fault(f"the store does not prove itself: {report}")
+        verdict.fault(f"the store does not verify: {report}")
     return verdict
 
 
@@ -93,4 +93,4 @@ def _judge_step(record: Record, ran: list[Line], token: str, killed: set[int] | 
         verdict.rerun += 1
         return f"ran after it was recorded at {record.at}: {late}"
     alive = [line for line in others if killed is not None and line.pid not in killed]
-    return f"ran more than once although nobody died: {ran}" if alive else None
+    return f"ran more than once although no process died: {ran}" if alive else None

@@ -1,4 +1,4 @@
-"""What steps did outside of the store: one line for each time that a step was run, with who ran it and when. Never rewritten.
+"""The effects log: one line for each time that a step ran, with its process and time, outside of the store. Never rewritten.
 
 A line is one write to a file that is opened for appending, so that lines of many processes do not mix and none is lost with a process.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One time that a step was run. `at` is in microseconds of the wall clock, as in records."""
+    """One execution of a step. `at` is in microseconds of the wall clock, as in records."""
 
     run: str
     step: str
@@ -33,7 +33,7 @@ class Ledger:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
     def add(self, run: str, step: str) -> str:
-        """Note that a step is run now; gives a token that no other line has."""
+        """Note that a step runs now; returns a token that no other line has."""
         pid = os.getpid()
         token = f"{pid}.{time.time_ns()}"
         os.write(self._file, f"{run} {step} {pid} {token}\n".encode())
@@ -41,7 +41,7 @@ class Ledger:
 
 
 def read(path: Path) -> dict[tuple[str, str], list[Line]]:
-    """All lines, by run and step."""
+    """Read all lines, by run and step."""
     found: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for text in path.read_text().splitlines():
         run, step, pid, token = text.split()

@@ -1,11 +1,11 @@
-"""What is broken while workers drive runs, on SQLite and on PostgreSQL; how much of it in short and in full.
+"""The faults while workers execute runs, on SQLite and on PostgreSQL, in a short and a full size.
 
     kills       one worker after the other, kill -9, and replaced
     restarts    the server stopped or killed -9, and started again, while workers are killed, too
     cuts        connections, before the request or before the reply
-    outages     the server is away for longer than anybody waits for it
+    outages     the server is away for longer than any worker waits for it
 
-Nothing is waited for by time alone: a scene ends when no run is left in the queue, or when for too long none has got on.
+No wait depends on time alone: a scene ends when no run is left in the queue, or when no run has made progress for too long.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ NAMES = ("kills on SQLite", "kills on PostgreSQL", "restarts", "cuts", "outages"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many workers drive how many runs; how long between two kills and between two restarts, in seconds; how rare cuts are; how many outages of
-    which lengths there are, and how long workers wait for the server before they give a run back."""
+    """The number of workers and runs; the seconds between two kills and between two restarts; how rare cuts are; the number and lengths of
+    outages, and how long workers wait for the server before they release a run.
+    """
 
     workers: int
     runs: int
@@ -76,7 +77,7 @@ def within(size: Size, minutes: float) -> Size:
 
 @dataclass(slots=True)
 class Tally:
-    """One scene: what was broken how often, and what came of it."""
+    """One scene: how often each fault happened, and the result."""
 
     name: str
     runs: int = 0
@@ -92,7 +93,7 @@ class Tally:
 
 
 class Trouble:
-    """Something that is done again and again, `every` so many seconds, until it has been done `most` times."""
+    """An action that is repeated `every` so many seconds, until it has been done `most` times."""
 
     def __init__(self, every: float, do: Callable[[], None], most: int | None = None):
         self._every = every
@@ -102,7 +103,7 @@ class Trouble:
         self._most = most
 
     def come(self) -> bool:
-        """Whether it was done now."""
+        """Do it if it is time; return whether it was done."""
         if time.monotonic() < self._next or (self._most is not None and self.done >= self._most):
             return False
         self._do()
@@ -112,7 +113,7 @@ class Trouble:
 
 
 def play(name: str, size: Size, folder: Path, seed: int = 0, server: Server | None = None) -> Tally:
-    """One scene. A server that is given is used where it is not restarted."""
+    """Play one scene. A given server is used if it is not restarted."""
     tally = Tally(name, size.runs, size.steps)
     began = time.monotonic()
     _SCENES[name](tally, size, folder, random.Random(seed), server)  # noqa: S311
@@ -141,7 +142,7 @@ def _restarts(tally: Tally, size: Size, folder: Path, rng: random.Random, server
 
 
 def _cuts(tally: Tally, size: Size, folder: Path, rng: random.Random, server: Server | None) -> None:
-    with _served(server) as running, tempfile.TemporaryDirectory(prefix="wire") as short:  # the name of a socket has a limit
+    with _served(server) as running, tempfile.TemporaryDirectory(prefix="wire") as short:  # the name of a socket has a limited length
         place = running.database()
         wire = Wire(place, Path(short), size.cut_one_of, rng.randrange(1 << 30))
         try:
@@ -150,7 +151,7 @@ def _cuts(tally: Tally, size: Size, folder: Path, rng: random.Random, server: Se
             wire.close()
         tally.faults += sum(wire.cuts.values())
         if not all(wire.cuts.values()):
-            tally.verdict.fault(f"not both kinds of cuts came: {wire.cuts}")
+            tally.verdict.fault(f"only one kind of cut happened: {wire.cuts}")
 
 
 def _outages(tally: Tally, size: Size, folder: Path, rng: random.Random, server: Server | None) -> None:
@@ -166,7 +167,7 @@ def _outages(tally: Tally, size: Size, folder: Path, rng: random.Random, server:
         trouble = Trouble(0.5, away, most=len(lengths))
         _drive(tally, size, folder, own.database(), rng, trouble, kill=False, options={"patience": size.patience})
         if lengths:
-            tally.verdict.fault(f"there was nothing left to do before all outages came: {lengths}")
+            tally.verdict.fault(f"the work ended before all outages happened: {lengths}")
 
 
 _SCENES = dict(zip(NAMES, (_kills_on_sqlite, _kills_on_postgres, _restarts, _cuts, _outages), strict=True))
@@ -185,7 +186,7 @@ def _drive(
     tally: Tally, size: Size, folder: Path, url: str, rng: random.Random, trouble: Trouble | None = None, own: str = "", kill: bool = True,
     options: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Enqueue, have workers drive it all while things break, and judge. `own`: another address of the same store, for this process."""
+    """Enqueue, let workers execute everything while faults happen, and judge. `own`: another address of the same store, for this process."""
     path, log = folder / "ledger", folder / "log"
     path.touch()
     hand.make_flow(ledger.Ledger(path), 0.0)
@@ -196,7 +197,7 @@ def _drive(
             if kill:
                 troubles.append(Trouble(size.kill, lambda: crew.kill_one(rng)))
             if not _see_through(store, troubles):
-                tally.verdict.fault(f"no run got on for {PATIENCE:.0f} s; {_log(log)}")
+                tally.verdict.fault(f"no run made progress for {PATIENCE:.0f} s; {_log(log)}")
         tally.faults = sum(each.done for each in troubles)
         only = crew.killed if trouble is None and kill else None
         faults = tally.verdict.faults
@@ -206,7 +207,7 @@ def _drive(
 
 
 def _see_through(store: Store, troubles: list[Trouble]) -> bool:
-    """Wait until nothing is left to be driven; False if nothing gets on."""
+    """Wait until no run is left; False if there is no progress."""
     before, limit = -1, time.monotonic() + PATIENCE
     while True:
         came = [trouble.come() for trouble in troubles]
@@ -230,11 +231,11 @@ def _left(store: Store) -> int | None:
 
 
 def _log(path: Path) -> str:
-    return path.read_text()[-1500:] if path.exists() else "nobody said anything"
+    return path.read_text()[-1500:] if path.exists() else "no worker printed anything"
 
 
 def _canary(store: Store, path: Path, runs: list[str], steps: int) -> bool:
-    """Whether a finished step that ran again would show, and a run that was lost."""
+    """Whether a finished step that ran again, and a lost run, would be detected."""
     broken = path.with_name("canary")
     broken.write_text(path.read_text())
     ledger.Ledger(broken).add(runs[0], "0")
@@ -250,7 +251,9 @@ _COLUMNS = ("runs", "steps", "faults", "ended", "lost", "twice", "rerun", "again
 
 
 def line(tally: Tally) -> str:
-    """A row of the table, with what went wrong below it. rerun: finished steps that ran again; again: others that did, which they may."""
+    """Format a row of the table, with the failures below it. rerun: finished steps that ran again; again: others that did, which is
+    allowed.
+    """
     verdict = tally.verdict
     values: list[Any] = [tally.runs, tally.runs * tally.steps, tally.faults, verdict.ended, verdict.lost, verdict.twice, verdict.rerun]
     row = f"{tally.name:24}" + "".join(f"{value:>9,}" for value in [*values, verdict.again])

@@ -1,4 +1,5 @@
-"""A wire between workers and a PostgreSQL server, cut again and again: before a request reaches the server, or before its reply comes back.
+"""A connection between workers and a PostgreSQL server, cut repeatedly: before a request reaches the server, or before its reply comes
+back.
 
 Only for a server that listens on a socket of its folder. A cut ends the connection that it hits, as a broken network does.
 """
@@ -44,13 +45,13 @@ class Wire:
                 threading.Thread(target=self._join, args=(client,), name="wire", daemon=True).start()
 
     def _join(self, client: socket.socket) -> None:
-        with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):  # an end that is gone ends the other one
+        with client, socket.socket(socket.AF_UNIX) as server, suppress(OSError):  # a closed end closes the other one
             server.connect(self._target)
             while self._pass_on(client, server):
                 continue
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> bool:
-        """Hand on what comes next; False at the end, or where it is cut."""
+        """Pass the next bytes on; False at the end, or at a cut."""
         source = select.select([client, server], [], [])[0][0]
         data = source.recv(1 << 16)
         if not data or self._cut("request" if source is client else "reply"):

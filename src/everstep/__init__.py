@@ -1,10 +1,10 @@
-"""Everstep: the memory that long-running agents and workflows can't lose."""
+"""Everstep: durable execution and time travel for Python agents and workflows."""
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 if sys.platform == "win32":
-    raise ImportError("Everstep does not run on Windows: use it inside WSL (https://learn.microsoft.com/windows/wsl), which is Linux")
+    raise ImportError("Everstep does not support Windows: use it inside WSL (https://learn.microsoft.com/windows/wsl)")
 
 if TYPE_CHECKING:
     from everstep.agents.decision import Action, Decision
@@ -93,7 +93,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Every name is imported when it is used first: the command line needs few of them, and a program hardly all."""
+    """Import a public name on first use: the command line and most programs need only a few of them."""
     if name not in _WHERE:
         raise AttributeError(f"module 'everstep' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""The public face: `open` and `Store`. All the work is done below."""
+"""The public API: `open` and `Store`. The layers below do the work."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from everstep.backends.registry import open_backend
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.leases import TTL_SECONDS
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
-if TYPE_CHECKING:  # what drives runs is imported when a run is opened
+if TYPE_CHECKING:  # the engine is imported when a run is opened
     from datetime import timedelta
 
     from everstep.config.settings import Settings
@@ -50,7 +50,7 @@ provide(_transactional)
 
 
 class Store(Host):
-    """Durable runs and their states. Made by `everstep.open`; may be used by many threads."""
+    """Durable runs and their states. Created by `everstep.open`; many threads may use it."""
 
     def run(
         self,
@@ -68,11 +68,11 @@ class Store(Host):
         timeout: float | None = None,
         accept: Iterable[str] = (),
     ) -> Run:
-        """Open a run for writing: `with store.run("id") as run`, or `async with`. A new one, or one that goes on from its base.
+        """Open a run for writing: `with store.run("id") as run`, or `async with`. Creates the run, or continues it from its resume point.
 
-        `state` is the initial value of a run without checkpoints, and is copied; workflow, tags, session, note and meta describe a new run.
-        `durability` is sync, async or exit; `policy` says when checkpoints are made by themselves; `budget` and `timeout` (seconds) when the run is stopped; `accept`
-        names recorded steps whose result is to be taken although their input has changed. What is left out is as the store has it.
+        `state` is the initial value of a run without checkpoints, and is copied. workflow, tags, session, note and meta describe a new run.
+        `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` (seconds) say when the
+        run is stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
         """
         if self.mask is not None:
             note, meta = self.mask.text(note), self.mask.meta(meta)
@@ -109,10 +109,10 @@ class Store(Host):
         id: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Run a workflow with this input, to its end or to where it has to wait; gives an `Outcome`.
+        """Run a workflow with this input until it ends or has to wait; return an `Outcome`.
 
-        An id that exists: with the same workflow and input the run goes on, or its recorded outcome comes back; anything else is refused.
-        An async workflow gives something to await if a loop runs in this thread.
+        If the id exists with the same workflow and input, the run continues, or its recorded outcome is returned; otherwise it is refused.
+        For an async workflow, return an awaitable if an event loop runs in this thread.
         """
         from everstep.runtime import workflow as flows
 
@@ -121,9 +121,9 @@ class Store(Host):
         return flows.start(self, workflow, args, kwargs, id, {})
 
     def wait(self, run_id: str, timeout: float | None = None) -> Any:
-        """Wait until a run has ended, whichever process drives it; gives its `Outcome`. After `timeout` seconds, that of a run which has not.
+        """Wait until a run has ended, in whichever process; return its `Outcome`. After `timeout` seconds, return that of an unfinished run.
 
-        Drives nothing by itself, and blocks this thread; in asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
+        Does not execute the run, and blocks this thread. In asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
         """
         from everstep.queues.enqueue import wait
 
@@ -143,12 +143,12 @@ class Store(Host):
         connection: Any = None,
         **kwargs: Any,
     ) -> Enqueued:
-        """Have a worker run a workflow with this input; gives an `Enqueued` with its id, whose `wait()` gives the outcome.
+        """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome.
 
-        A workflow that this process does not have is given by its name. Of the runs of a `queue`, higher priorities come first, then the
-        longest ready; `delay` is in seconds. Limits for each `key` are set by `store.limit`. While a run of the queue with the same `dedupe`
-        has not ended, that one is given instead of a second. Inside a run this is a step, and is not done again by a replay.
-        With a `connection` of your own to the database of the store, or to a SQLite file, it happens with the commit of its transaction.
+        Give the name of a workflow that this process does not define. Workers take the runs of a `queue` by priority, higher first, then
+        the longest ready; `delay` is in seconds. `store.limit` sets limits per `key`. If an unfinished run of the queue has the same `dedupe`,
+        that run is returned and no second one is created. Inside a run this is a step, which a replay does not repeat.
+        With your own `connection` to the store's database, or to a SQLite file, the run is enqueued when your transaction commits.
         """
         from everstep.backends.contract.queues import Task
         from everstep.queues import enqueue as queueing
@@ -177,28 +177,28 @@ class Store(Host):
     def limit(
         self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
     ) -> None:
-        """Say how many runs of a queue, and of one key in it, may be driven at once, and how many may be taken in how many seconds.
+        """Limit how many runs of a queue, and of one key in it, may run at once; `rate=(100, 60)`: how many may be taken in how many seconds.
 
-        Holds for all workers together, from now on; what is left out has no limit.
+        The limits apply to all workers together, from now on. A limit that is left out is removed.
         """
         from everstep.queues import enqueue as queueing
 
         queueing.set_limits(self, queue, concurrency, per_key, rate)
 
     def queues(self, minutes: int = 5) -> list[Queue]:
-        """What is in each queue, its limits, and what happened in it lately."""
+        """Return each queue with counts of its runs, its limits, and its events in the last `minutes`."""
         from everstep.queues.enqueue import queues
 
         return queues(self, minutes)
 
     def workers(self) -> list[LiveWorker]:
-        """The processes that are alive and drive runs of this store, with their queues, the versions of their workflows, and their runs."""
+        """Return the live processes that run runs of this store, with their queues, workflow versions and runs."""
         from everstep.queues.live_workers import workers
 
         return workers(self)
 
     def stranded(self) -> list[Stranded]:
-        """The runs that no live worker will take, each with the reason: no worker of its queue, of its workflow, or of its version."""
+        """Return the runs that no live worker will take, each with the reason: no worker has its queue, its workflow, or its version."""
         from everstep.queues.stranded import stranded
 
         return stranded(self)
@@ -213,11 +213,11 @@ class Store(Host):
         orders_in: Iterable[str | os.PathLike[str]] = (),
         tell: Any = None,
     ) -> Worker:
-        """A worker for this process: `store.worker().run()`. `everstep worker` is the same on the command line.
+        """Create a worker in this process: `store.worker().run()`. `everstep worker` is the same on the command line.
 
-        `recover` also wakes and takes over runs of known workflows outside of queues; a run with which `max_deaths` workers died without its
-        getting on is not tried again; `orders_in` names SQLite files in whose transactions runs are enqueued; `tell` is called with a dict for
-        everything that happens.
+        With `recover`, it also wakes up and takes over runs of known workflows outside of queues. After `max_deaths` workers died running a
+        run that made no progress, the run fails. `orders_in` lists SQLite files in which programs enqueue runs by their own transactions.
+        `tell` is called with a dict for each event.
         """
         from everstep.queues.worker import Worker
 
@@ -238,9 +238,10 @@ class Store(Host):
         key: str | None = None,
         **kwargs: Any,
     ) -> Scheduled:
-        """Have a workflow enqueued again and again, at the times of a cron expression in a time zone; any worker fires it.
+        """Enqueue a workflow at the times of a cron expression in a time zone; any worker fires it.
 
-        `missed`: what is done about times at which no worker was there: once for all of them, skip, or all. A schedule of that name is changed.
+        `missed` says how many runs to enqueue for times that passed without a worker: once (one for all), skip (none) or all. An existing
+        schedule with this name is replaced.
         """
         from everstep.backends.contract.queues import Task
         from everstep.queues import schedules
@@ -248,13 +249,13 @@ class Store(Host):
         return schedules.schedule(self, name, workflow, args, kwargs, cron, zone, missed, Task(queue, priority, key))
 
     def unschedule(self, name: str) -> None:
-        """Forget a schedule. What it has enqueued stays."""
+        """Remove a schedule. The runs that it enqueued stay."""
         from everstep.queues import schedules
 
         schedules.unschedule(self, name)
 
     def schedules(self) -> list[Scheduled]:
-        """All schedules, by name."""
+        """Return all schedules by name."""
         from everstep.queues import schedules
 
         return schedules.schedules(self)
@@ -270,11 +271,11 @@ class Store(Host):
         timeout: float | None = None,
         anyway: bool = False,
     ) -> Any:
-        """Go on with a run of a workflow; finished steps are not run again. Gives an `Outcome`.
+        """Continue a run of a workflow; finished steps are not run again. Return an `Outcome`.
 
-        `from_step` runs that step and all after it again, on a fork. `replay` is normal, validate (run everything again, write nothing, and
-        report what differs) or republish (tell hooks once more what was recorded). `accept` names steps whose recorded result is to be
-        taken although their input has changed; `anyway` goes on under a definition that is not compatible.
+        `from_step` forks the run before that step and runs from there. `replay` is normal, validate (run all steps again, write nothing,
+        report differences) or republish (first send all recorded events to the hooks again). `accept` lists steps whose recorded result is
+        used although their input has changed; `anyway` continues although the definition has changed incompatibly.
         """
         from everstep.runtime import workflow as flows
 
@@ -283,95 +284,95 @@ class Store(Host):
         )
 
     def can_resume(self, run_id: str) -> Resumable:
-        """Whether `resume` would go on with a run here and now, and the reasons if not."""
+        """Check whether `resume` would continue a run in this process now; the result has the reasons if not."""
         from everstep.runtime.resumable import can_resume
 
         return can_resume(self, run_id)
 
     def failed_by(self, error: str, limit: int | None = None) -> list[RunInfo]:
-        """The failed runs whose error is of that class, or was caused by one; the oldest first: `store.failed_by("StoreUnreachable")`."""
+        """Return the failed runs whose error is of this class, or was caused by one, oldest first: `store.failed_by("StoreUnreachable")`."""
         from everstep.runtime import failed_runs
 
         return failed_runs.failed_by(self, error, limit)
 
     def resume_failed(self, error: str, limit: int | None = None) -> list[str]:
-        """Have all of them tried again from where they failed, by workers or by `wake`; gives their ids."""
+        """Mark all runs of `failed_by(error)` for a retry from where they failed, by workers or by `wake`; return their ids."""
         from everstep.runtime import failed_runs
 
         return failed_runs.resume_failed(self, error, limit)
 
     def answer(self, run_id: str, gate: str, value: Any, by: str | None = None, early: bool = False) -> None:
-        """Answer a gate. The first answer stands; the run goes on with `resume` or `wake`.
+        """Answer a gate. The first answer counts; `resume` or `wake` continues the run.
 
-        A gate may be answered before it is reached; while the run waits at another one, `early` says that this is meant.
+        A gate may be answered before the run reaches it; if the run waits at another one, `early=True` confirms that.
         """
         from everstep.runtime.waits import control
 
         control.answer(self, run_id, gate, value, by, early)
 
     def pause(self, run_id: str, reason: str | None = None) -> None:
-        """Stop a run at its next step, with a checkpoint; `resume` lets it go on. Its child runs are paused, too."""
+        """Stop a run and its child runs at their next step, with a checkpoint; `resume` continues it."""
         from everstep.runtime.waits import control
 
         control.pause(self, run_id, reason)
 
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
-        """Stop a run at its next step, for good. Its child runs are cancelled, too. May be said again.
+        """End a run and its child runs at their next step; they cannot be resumed. May be called again.
 
-        True: the run is cancelled, or will be at its next step. False: it has succeeded, and nothing was changed.
+        Return True if the run is cancelled, or will be at its next step; False if it has succeeded and nothing was changed.
         """
         from everstep.runtime.waits import control
 
         return control.cancel(self, run_id, reason)
 
     def skip(self, run_id: str, step: str, result: Any = None) -> None:
-        """Have a step that is not finished taken as done, with this result."""
+        """Mark an unfinished step as done, with this result."""
         from everstep.runtime.waits import control
 
         control.skip(self, run_id, step, result)
 
     def retry(self, run_id: str, step: str) -> None:
-        """Have a step that failed tried again when the run is resumed, also if the program had dealt with its error."""
+        """Mark a failed step for a retry when the run is resumed, even if the program has handled its error."""
         from everstep.runtime.waits import control
 
         control.retry(self, run_id, step)
 
     def wake(self, limit: int | None = None) -> list[Any]:
-        """Resume every run whose time has come, whose gate was answered, or that failed and is to be tried again; gives their outcomes."""
+        """Resume every run that is due: its deadline has come, its gate was answered, or it is to be retried; return the outcomes."""
         from everstep.runtime.waits import control
 
         return control.wake(self, limit)
 
     def due(self) -> list[str]:
-        """The ids of the runs that `wake` would resume."""
+        """Return the ids of the runs that `wake` would resume."""
         from everstep.runtime.waits import control
 
         return control.due(self)
 
     def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: float | None = 0.5) -> Any:
-        """Have a function called with an `Event` when something happens: `store.on("after_step", print)`. Also a decorator.
+        """Call a function with an `Event` when something happens: `store.on("after_step", print)`. Also a decorator.
 
-        Higher priorities first. A hook that fails or takes longer than `timeout` seconds never fails a save.
+        Hooks with a higher priority are called first. A hook that fails or takes longer than `timeout` seconds never fails a save.
         """
         if function is None:
             return lambda f: self.on(event, f, priority=priority, timeout=timeout)
         return self.hook_registry.add(event, function, priority=priority, timeout=timeout)
 
     def observe(self, observer: Any) -> Any:
-        """Have an object's `begin(span)` and `end(span)` called, in the same thread or task, when an attempt, a step, the commit of a
-        checkpoint or a wait at a gate begins and ends; gives the observer. For metrics and tracing: keep it fast, a run waits for it.
+        """Call an object's `begin(span)` and `end(span)`, in the same thread or task, when an attempt, a step, the commit of a
+        checkpoint or a wait at a gate begins and ends; return the object. For metrics and tracing: keep it fast, a run waits for it.
 
-        What it raises is reported once, by a warning, and does not reach the run.
+        An exception in it is reported once, by a warning, and does not reach the run.
         """
         self.observers.add(observer)
         return observer
 
     def unobserve(self, observer: Any) -> None:
-        """Call an observer no more."""
+        """Stop calling an observer."""
         self.observers.remove(observer)
 
     def hooks(self) -> list[Any]:
-        """All hooks, with their statistics."""
+        """Return all hooks, with their statistics."""
         return self.hook_registry.registered()
 
     def __repr__(self) -> str:
@@ -395,7 +396,7 @@ class Store(Host):
 
 
 def _addresses(given: Iterable[str]) -> frozenset[str]:
-    """The addresses of steps whose recorded result is to be taken. A text alone is refused: it is a list of its letters, too."""
+    """Check the step addresses of `accept`. A single text is refused: Python would read it as a list of letters."""
     found = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     if found is None or not all(isinstance(address, str) for address in found):
         raise InvalidArgument(
@@ -406,7 +407,7 @@ def _addresses(given: Iterable[str]) -> frozenset[str]:
 
 
 class _Unset:
-    """Tells an argument that was left out from one that was given, be it the default."""
+    """Marks an argument that was left out, even if the default was given."""
 
     def __repr__(self) -> str:
         return "<as configured>"
@@ -435,14 +436,15 @@ def open(
     redaction: Redactor | None = _UNSET,
     **options: Any,
 ) -> Store:
-    """Open a store: a path, sqlite:///path, postgresql://…, memory://, or nothing for the configured one, else .everstep/store.db, found upward like .git.
+    """Open a store: a path, sqlite:///path, postgresql://… or memory://; by default the configured one, or .everstep/store.db in this folder or above.
 
-    `config` says whether a configuration is read: None only where no url is given, True in any case, False never; or the path of a file.
-    What is given here wins over it. `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every
-    state twice and compares (slow, for tests); `policy`, `durability`, `budget` and `timeout` are those of runs which choose none;
-    `enabled=False` switches everything off: no file is made, and steps are plain calls. `retention` says what is kept of runs that have no
-    other, `schedule` when that is seen to: on_open, or when the store is opened for the first time on a day (daily), in a week or in a month;
-    `protect` names tags whose checkpoints always stay; `redaction` is a Redactor that masks what is stored. Further options go to the backend.
+    `config` says whether to read a configuration: None only if no url is given, True always, False never; or the path of a file.
+    Arguments override it. `compression` is none, zstd or gzip for content of `threshold` bytes or more; `checking` encodes every
+    state twice and compares (slow, for tests); `policy`, `durability`, `budget` and `timeout` are the defaults of runs;
+    `enabled=False` switches everything off: no file is created, and steps are plain calls. `retention` is the default retention of runs,
+    `schedule` says when clean-up runs: manual, on_open, or when the store is first opened on a day (daily), in a week or in a month;
+    `protect` lists tags whose checkpoints are never pruned; `redaction` is a Redactor that masks values before they are stored. Further
+    options go to the backend.
     """
     named: dict[str, Any] = {
         "compression": compression, "level": level, "threshold": threshold, "lease_seconds": lease_seconds, "policy": policy,
@@ -461,7 +463,7 @@ def open(
 
 
 def _refuse_typo(option: str, names: Iterable[str]) -> None:
-    """An option that is nearly one of ours is not for a backend."""
+    """Refuse an option that is similar to one of ours: it is a typo, not an option of a backend."""
     from difflib import get_close_matches
 
     near = get_close_matches(option, names, 1, 0.75)
@@ -470,7 +472,7 @@ def _refuse_typo(option: str, names: Iterable[str]) -> None:
 
 
 def _configured(url: Any, config: Any) -> Settings | None:
-    """The settings that are to be read, if any are. Without a configuration this costs a few looks at folders."""
+    """Return the settings of a configuration, if one is to be read. Without one this costs a few checks for files."""
     if config is False or (config is None and url is not None):
         return None
     if config is None or config is True:
@@ -482,7 +484,7 @@ def _configured(url: Any, config: Any) -> Settings | None:
     elif isinstance(config, (str, os.PathLike)):
         file = Path(config)
     else:
-        raise InvalidArgument(f"config={config!r:.60} is no choice", remedy="Give True, False, None, or the path of a file.")
+        raise InvalidArgument(f"config must be True, False, None or the path of a file, got {config!r:.60}")
     from everstep.config.settings import load
 
     return load(file=file)
@@ -515,7 +517,7 @@ def _open(
     if redaction is not None:
         from everstep.store.masking import Mask
 
-        Mask(redaction)  # refuses what is no Redactor
+        Mask(redaction)  # refuses anything but a Redactor
     backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
     store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
@@ -529,7 +531,7 @@ def _open(
 
 
 def _check_driving(durability: Any, budget: Any, timeout: Any) -> None:
-    """How runs are to be driven, checked before anything is opened."""
+    """Check the defaults of runs before anything is opened."""
     from everstep.runtime.engine.journal_writer import check_durability
     from everstep.runtime.engine.options import Mode
     from everstep.runtime.hooks import Hooks
@@ -539,7 +541,7 @@ def _check_driving(durability: Any, budget: Any, timeout: Any) -> None:
 
 
 def _upkeep(retention: Any, schedule: Any, protect: Any) -> dict[str, Any]:
-    """What is to be kept, checked before anything is opened."""
+    """Check retention, schedule and protected tags before anything is opened."""
     from everstep.store.retention.cleanup import check_schedule
     from everstep.store.retention.retention import Retention
 

@@ -1,8 +1,7 @@
-"""The one door through which time comes in. Times are labels; nothing is ordered by them.
+"""The only access to time. Times are labels; nothing is ordered by them.
 
-`now_us` is wall time in microseconds since 1970 (UTC). `boot_us` counts since the machine booted, also
-while it sleeps, and is what leases are measured with; it means nothing without `boot_id`.
-Tests replace the module's `clock`.
+`now_us` is wall time in microseconds since 1970 (UTC). `boot_us` counts microseconds since the machine booted, including sleep, and
+measures leases; it has a meaning only together with `boot_id`. Tests replace the module's `clock`.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ class Clock:
         return system.boot_ns() // 1000
 
     def nap(self, seconds: float, longest: float) -> None:
-        """Sleep for a time that is to pass by this clock, at most `longest` seconds of it. The caller looks at the clock and naps again."""
+        """Sleep until `seconds` have passed by this clock, but at most `longest` seconds. The caller checks the clock and naps again."""
         time.sleep(min(seconds, longest))
 
     async def anap(self, seconds: float, longest: float, is_busy: Callable[[], bool]) -> None:
-        """The same in a task. `is_busy` says whether something else is under way that takes no time by a clock that tests set."""
+        """Sleep in a task. `is_busy` says whether other work is in progress that takes no time by a test clock."""
         from asyncio import sleep
 
         await sleep(min(seconds, longest))
 
     def boot_id(self) -> str:
-        """The name of this boot of the machine; see `system.boot_id`."""
+        """Return the name of this boot of the machine; see `system.boot_id`."""
         if self._boot_id is None:
             self._boot_id = system.boot_id()
         return self._boot_id
@@ -46,5 +45,5 @@ clock = Clock()
 
 
 def iso(us: int) -> str:
-    """Microseconds since 1970 as ISO 8601 in UTC."""
+    """Format microseconds since 1970 as ISO 8601 in UTC."""
     return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

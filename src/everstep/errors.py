@@ -1,39 +1,39 @@
-"""Every error that Everstep raises, each with a stable code, one sentence and a remedy.
+"""Every error that Everstep raises: a stable code, a sentence and a remedy.
 
     EverstepError
     ├── Unstorable          E101  a value that cannot be stored, with the path to it
     ├── LimitExceeded       E102  a value beyond a cap (depth, size, ratio)
     ├── TypeConflict        E103  two types registered under one name
-    ├── InvalidArgument     E104  an argument that makes no sense
-    │   └── InvalidConfig   E105  a setting that makes no sense, with its file and line
+    ├── InvalidArgument     E104  an invalid argument
+    │   └── InvalidConfig   E105  an invalid setting, with its file and line
     ├── NotFound            E201  a run, checkpoint or ref that does not exist
-    ├── AmbiguousRef        E202  an id prefix that fits several runs (reading commands only)
+    ├── AmbiguousRef        E202  an id prefix that matches several runs (reading commands only)
     ├── RunExists           E203  an id that is taken
     ├── PrunedCheckpoint    E204  a checkpoint whose state was dropped by retention (a NotFound)
     ├── AlreadyQueued       E205  a run with the same dedupe waits in the queue (a RunExists)
     ├── RunDeleted          E206  the run was deleted while it was read (a NotFound)
     ├── LeaseHeld           E301  another writer has the run open
-    ├── LostLease           E302  this writer was overtaken
-    ├── Conflict            E303  the run moved on underneath this write
+    ├── LostLease           E302  another process took over the run
+    ├── Conflict            E303  the run changed during this write
     ├── RunClosed           E304  the handle was closed
     ├── RunBusy             E305  two threads save through one handle at once
     ├── UnknownWorkflow     E306  a run of a workflow that this process doesn't know
     ├── IllegalTransition   E307  a status that cannot follow another
-    ├── Reentered           E308  a store was used in the middle of a save of the same thread
-    ├── AmbiguousRun        E309  it can't be told which run the calling code belongs to
+    ├── Reentered           E308  a store was used in the middle of a save in the same thread
+    ├── AmbiguousRun        E309  cannot decide which run the calling code belongs to
     ├── StoreError          E400  the store itself failed
-    │   ├── NotAStore       E401  the file is something else
+    │   ├── NotAStore       E401  the file is not a store
     │   ├── NewerFormat     E402  written by a newer Everstep
     │   ├── ReadOnly        E403  the store cannot be written
     │   ├── StoreFull       E404  no space left
-    │   ├── StoreFailed     E405  an I/O error; the handle is closed for writing
+    │   ├── StoreFailed     E405  an I/O error; this handle refuses further writes
     │   ├── StoreClosed     E406  the store was closed
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
-    │   ├── RolledBack      E409  an older store stands in the place of a newer one
+    │   ├── RolledBack      E409  this machine has already seen a newer version of the store
     │   ├── StoreUnreachable E410  the server does not answer
-    │   ├── LeftoverFiles   E411  files of another store lie where a store is to be created
-    │   ├── ForeignWal      E412  the WAL beside the store belongs to another file
+    │   ├── LeftoverFiles   E411  files of another store are in the way of a new one
+    │   ├── ForeignWal      E412  the WAL next to the store belongs to another file
     │   ├── UnsuitableEncoding E415  the database cannot hold every text
     │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
     │   ├── SecondPath      E417  the store's file is reached by two paths
@@ -43,31 +43,31 @@
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
     │   ├── DamagedRun      E503  the run row does not match its own digest
-    │   ├── MissingHead     E504  the newest record of a run is gone
-    │   └── DamagedFrame    E505  a frame that cannot be opened
+    │   ├── MissingHead     E504  the newest record of a run is missing
+    │   └── DamagedFrame    E505  a frame that cannot be decoded
     ├── StepFailed          E601  a recorded error whose type cannot be rebuilt
-    ├── NonDeterminism      E602  a recorded step is asked for with another input
-    ├── AlreadyAnswered     E603  a gate that has its answer
-    ├── BadAnswer           E604  an answer that doesn't fit its gate
-    ├── GateTimeout         E605  nobody answered in time, and there is no default
+    ├── NonDeterminism      E602  a recorded step is called with another input
+    ├── AlreadyAnswered     E603  a gate that already has an answer
+    ├── BadAnswer           E604  an answer that does not match its gate
+    ├── GateTimeout         E605  no answer came in time, and there is no default
     ├── StepTimeout         E606  a step took too long
-    ├── DefinitionChanged   E607  the definition is no longer the one that the run began with
-    ├── InvalidWorkflow     E608  a workflow document that makes no sense
+    ├── DefinitionChanged   E607  the definition has changed since the run began
+    ├── InvalidWorkflow     E608  an invalid workflow document
     ├── TransactionEnded    E609  a transactional step ended its own transaction
-    ├── TransactionUnknown  E610  nobody knows whether the transaction of a step was committed
-    ├── WorkerDied          E611  one worker after the other died with this run
+    ├── TransactionUnknown  E610  unknown whether the transaction of a step was committed
+    ├── WorkerDied          E611  several processes in a row died while running this run
     ├── ExitInWorkflow      E612  a workflow tried to end its worker
-    ├── OtherVersion        E613  a run was driven by another version of its workflow (a DefinitionChanged)
+    ├── OtherVersion        E613  the run belongs to another version of its workflow (a DefinitionChanged)
     ├── AnswerTooLate       E615  an answer after the deadline of its gate (an AlreadyAnswered)
     └── NoResult            E616  the result of a run that has not succeeded
     (BaseException)
     └── Suspended           E620  not an error: unwinds a program whose run stops here
-        ├── AttemptLost     E413  the store failed under this attempt; the run is given back
+        ├── AttemptLost     E413  the store failed during this attempt; the run is released
         ├── Waiting         E621  the run waits for an answer or for a time
         └── Interrupted     E622  a signal, a budget, a timeout or an operator stopped the run
 
-Relies on nothing. Every message ends up in front of a person: it names ids and values, never a bare
-"invalid input". `written` answers the question that matters after a failed save: did it happen?
+Relies on nothing. People read these messages, so each names ids and values, never a bare "invalid
+input". `written` says whether the save that failed is in the store.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class EverstepError(Exception):
     """Something went wrong in Everstep."""
 
     code = "E000"
-    remedy = "Read the message; if it makes no sense, report it with the code."
+    remedy = "If the message does not help, report it with its code."
     written: Written = "no"
 
     def __init__(self, message: str | None = None, *, remedy: str | None = None, written: Written | None = None):
@@ -100,7 +100,7 @@ class Unstorable(EverstepError):
     """A value cannot be stored."""
 
     code = "E101"
-    remedy = "Remove the value, convert it to plain data, or teach Everstep its type with everstep.register(Type, encode=..., decode=...)."
+    remedy = "Remove the value, convert it to plain data, or register its type: everstep.register(Type, encode=..., decode=...)."
 
     def __init__(self, path: str, reason: str, *, remedy: str | None = None):
         self.path = path
@@ -109,52 +109,52 @@ class Unstorable(EverstepError):
 
 
 class LimitExceeded(EverstepError):
-    """A value is beyond a limit."""
+    """A value exceeds a limit."""
 
     code = "E102"
-    remedy = "Make the value smaller or flatter; the limits stand in docs/format.md."
+    remedy = "Make the value smaller or less deeply nested. docs/format.md lists the limits."
 
 
 class TypeConflict(EverstepError):
-    """Two different types claim one stored name."""
+    """Two types are registered under the same name."""
 
     code = "E103"
     remedy = "Give one of them another name: everstep.register(Type, name=...)."
 
 
 class InvalidArgument(EverstepError):
-    """An argument makes no sense."""
+    """An argument is invalid."""
 
     code = "E104"
-    remedy = "Correct the argument; help() on what was called says what it takes."
+    remedy = "Correct the argument. help() on the function you called describes it."
 
 
 class InvalidConfig(InvalidArgument):
-    """A configuration makes no sense."""
+    """A setting is invalid."""
 
     code = "E105"
-    remedy = "Correct the setting at the place given; `everstep config show` lists all keys."
+    remedy = "Correct the setting. `everstep config show` lists all keys."
 
     def __init__(
         self, message: str | None = None, place: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
         remedy: str | None = None,
     ):  # fmt: skip
         self.place, self.key, self.value, self.others = place, key, value, others
-        said = message or "a configuration makes no sense"
-        self.fault = f"{place}: {said}" if place else said
-        more = f" (and {others} more fault{'s' if others > 1 else ''})" if others else ""
+        text = message or "a setting is invalid"
+        self.fault = f"{place}: {text}" if place else text
+        more = f" (and {others} more error{'s' if others > 1 else ''})" if others else ""
         super().__init__(self.fault + more, remedy=remedy)
 
 
 class NotFound(EverstepError):
-    """There is no such run or checkpoint."""
+    """The run, checkpoint, tag or step does not exist."""
 
     code = "E201"
-    remedy = "List what there is: store.runs() and store.checkpoints(run_id)."
+    remedy = "List the existing ones: store.runs(), store.checkpoints(run_id)."
 
 
 class AmbiguousRef(EverstepError):
-    """An id prefix fits more than one run."""
+    """An id prefix matches more than one run."""
 
     code = "E202"
     remedy = "Type more of the id."
@@ -163,57 +163,59 @@ class AmbiguousRef(EverstepError):
         self.ref = ref
         self.candidates = candidates
         shown = ", ".join(candidates) + (", …" if more else "")
-        super().__init__(f"{ref!r} fits several runs: {shown}")
+        super().__init__(f"{ref!r} matches several runs: {shown}")
 
 
 class RunExists(EverstepError):
-    """A run with that id exists already."""
+    """A run with this id already exists."""
 
     code = "E203"
     remedy = "Choose another id, or open the existing run with store.run(id)."
 
 
 class AlreadyQueued(RunExists):
-    """A run with the same `dedupe` waits in the queue or is driven."""
+    """A run with the same `dedupe` is waiting in the queue or running."""
 
     code = "E205"
-    remedy = "Wait for that one to end, or leave out dedupe."
+    remedy = "Wait until that run ends, or leave out dedupe."
 
     def __init__(self, queue: str, dedupe: str, run: str | None = None):
         self.run = run
-        super().__init__(f"the queue {queue!r} has a run for {dedupe!r}" + (f": {run}" if run else ""))
+        super().__init__(f"the queue {queue!r} already has a run with dedupe {dedupe!r}" + (f": {run}" if run else ""))
 
 
 class PrunedCheckpoint(NotFound):
-    """The state of a checkpoint was dropped by retention."""
+    """Retention dropped the state of this checkpoint."""
 
     code = "E204"
-    remedy = "Load one that was kept: store.checkpoints(run_id) says which are pruned."
+    remedy = "Load another checkpoint: store.checkpoints(run_id) shows which are pruned."
 
     def __init__(self, run: str, number: int, kept: tuple[int | None, int | None] = (None, None)):
         self.run = run
         self.number = number
         self.before, self.after = kept
         near = " and ".join(f"{run}@{n}" for n in kept if n is not None)
-        super().__init__(f"the state of {run}@{number} was pruned", remedy=f"The nearest that were kept: {near}." if near else None)
+        super().__init__(
+            f"the state of {run}@{number} was pruned", remedy=f"Load one of the nearest that were kept: {near}." if near else None
+        )
 
 
 class RunDeleted(NotFound):
-    """The run was deleted while it was read, or after a view of it was made."""
+    """The run was deleted while it was being read, or after a view of it was created."""
 
     code = "E206"
-    remedy = "Nothing is damaged. Read another run: store.runs() lists what there is."
+    remedy = "Nothing is damaged. Read another run: store.runs() lists them."
 
     def __init__(self, run: str):
         self.run = run
-        super().__init__(f"run {run!r} was deleted, so its states cannot be read any more")
+        super().__init__(f"run {run!r} was deleted, so its states can no longer be read")
 
 
 class LeaseHeld(EverstepError):
     """Another writer has the run open."""
 
     code = "E301"
-    remedy = "Wait for its result: store.wait(run_id). Or read the run with store.load or store.view, which need no lease."
+    remedy = "Wait for its result: store.wait(run_id). To read the run, use store.load or store.view, which need no lease."
 
     def __init__(self, run: str, host: str, pid: int, since: str, expires: str):
         self.run = run
@@ -222,23 +224,23 @@ class LeaseHeld(EverstepError):
         self.since = since
         self.expires = expires
         super().__init__(
-            f"run {run!r} is open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)",
-            remedy=f"Wait for its result: store.wait({run!r}). Or read the run with store.load or store.view, which need no lease.",
+            f"run {run!r} has been open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)",
+            remedy=f"Wait for its result: store.wait({run!r}). To read the run, use store.load or store.view, which need no lease.",
         )
 
 
 class LostLease(EverstepError):
-    """This writer lost its lease; another one has taken the run over."""
+    """This process lost its lease; another process took over the run, or the run was deleted."""
 
     code = "E302"
-    remedy = "Stop this attempt: nothing of it is written any more. Open the run again to go on from its head."
+    remedy = "Stop this attempt: nothing more of it will be written. Open the run again to continue from its newest checkpoint."
 
 
 class Conflict(EverstepError):
-    """The run moved on underneath this write."""
+    """The run changed during this write."""
 
     code = "E303"
-    remedy = "Open the run again to go on from its head."
+    remedy = "Open the run again to continue from its newest checkpoint."
 
 
 class RunClosed(EverstepError):
@@ -252,62 +254,62 @@ class RunBusy(EverstepError):
     """Two threads use one run handle at the same time."""
 
     code = "E305"
-    remedy = "Let one thread at a time use a handle, or give each thread a run of its own."
+    remedy = "Use a handle in one thread at a time, or give each thread its own run."
 
 
 class UnknownWorkflow(EverstepError):
-    """This process does not know the workflow of a run."""
+    """The workflow of a run is not defined in this process."""
 
     code = "E306"
-    remedy = "Import the module that defines it before you resume the run; names found in a store are never imported."
+    remedy = "Import the module that defines it, then resume the run. Everstep never imports a name that it finds in a store."
 
 
 class IllegalTransition(EverstepError):
-    """A status cannot follow another."""
+    """The run's status does not allow this change."""
 
     code = "E307"
-    remedy = "Look at the run's history with store.events(run=run_id); a run that has ended can be forked."
+    remedy = "See the run's history: store.events(run=run_id). A run that has ended can be forked."
 
     def __init__(self, run: str, before: str, after: str):
         self.run, self.before, self.after = run, before, after
-        super().__init__(f"run {run!r} is {before}, so it cannot become {after}")
+        super().__init__(f"run {run!r} has the status {before} and cannot become {after}")
 
 
 class Reentered(EverstepError):
-    """A signal handler or a finalizer used a store in the middle of a save of the same thread."""
+    """A signal handler or a finalizer used a store in the middle of a save in the same thread."""
 
     code = "E308"
     remedy = (
-        "Let a signal handler only note the signal and save after it, or save in another thread; close what saves before it is "
-        "collected, with a with block or contextlib.closing."
+        "In a signal handler, only set a flag and save later, or save in another thread. Close objects that save when they are deleted: "
+        "use a with block or contextlib.closing."
     )
 
 
 class AmbiguousRun(EverstepError):
-    """It can't be told which run the calling code belongs to."""
+    """Everstep cannot decide which run the calling code belongs to."""
 
     code = "E309"
     remedy = (
-        "Use the handle of the run that is meant: run.step(function, ...), run.gate(...). If the generator is one half of a block, "
-        "decorate it with contextlib.contextmanager or asynccontextmanager."
+        "Call the run's handle: run.step(function, ...), run.gate(...). If the generator implements a with block, decorate it with "
+        "contextlib.contextmanager or asynccontextmanager."
     )
 
     def __init__(self, runs: list[str]):
         self.runs = runs
         names = " and ".join(repr(run) for run in runs)
-        super().__init__(f"it can't be told whether this code belongs to run {names}: a generator that is not running opened it")
+        super().__init__(f"cannot decide which run this code belongs to, {names}: a generator that is not running now opened it")
 
 
 class StoreError(EverstepError):
     """The store failed."""
 
     code = "E400"
-    remedy = "Look at the cause below; store.verify() tells whether the data is whole."
+    remedy = "Read the cause below. store.verify() checks the data."
     place: str | None = None
-    """Which store failed, by its url or by the path of its file; None where the error does not come from a backend."""
+    """The URL or path of the store that failed; None if the error does not come from a backend."""
 
     def of(self, place: str) -> StoreError:
-        """Note which store failed."""
+        """Set which store failed, and return this error."""
         self.place = place
         return self
 
@@ -321,7 +323,7 @@ class NotAStore(StoreError):
 
     @classmethod
     def nothing_at(cls, place: object, remedy: str | None = None) -> NotAStore:
-        """The error for a place where there is nothing at all: a store could be made there."""
+        """Return the error for an address where nothing exists yet, so a store could be created there."""
         error = cls(f"there is no store at {place}", remedy=remedy)
         error.missing = True
         return error
@@ -331,70 +333,73 @@ class NewerFormat(StoreError):
     """The store was written by a newer Everstep."""
 
     code = "E402"
-    remedy = "Upgrade everstep. This version will not touch the store."
+    remedy = "Upgrade everstep. This version leaves the store unchanged."
 
 
 class ReadOnly(StoreError):
-    """The store cannot be written."""
+    """The store cannot be written to."""
 
     code = "E403"
-    remedy = "Check the permissions of the file and of its folder, and whether the disk is mounted read-only."
+    remedy = "Check the permissions of the file and its folder, and whether the disk is mounted read-only."
 
 
 class StoreFull(StoreError):
     """No space is left for the store."""
 
     code = "E404"
-    remedy = "Free some space and save again: the former checkpoint is still the head, and this handle goes on."
+    remedy = "Free some space and save again through the same handle. The previous checkpoint is still the newest."
 
 
 class StoreFailed(StoreError):
-    """The disk reported an error, or memory ran out inside the writer; this handle writes no more."""
+    """The disk reported an error, or the writer ran out of memory; this handle refuses further writes."""
 
     code = "E405"
-    remedy = "Check the disk and the memory, open the store again and look at the head before you go on."
+    remedy = "Check the disk and the memory, then open the store again. Check the run's newest checkpoint before you continue."
     written: Written = "unknown"
     lasting = False
-    """Whether this handle of the store writes no more, so that only opening the store again helps."""
+    """Whether this handle refuses all further writes, so the store must be opened again."""
 
 
 class StoreClosed(StoreError):
     """The store is closed."""
 
     code = "E406"
-    remedy = "Open it again with everstep.open(...). After a fork of the process, open it anew in the child."
+    remedy = "Open it again with everstep.open(...). A forked child process must open it itself."
 
 
 class StoreBusy(StoreError):
-    """Another process kept the store locked for too long, or the system had no thread for it."""
+    """Another process kept the store locked for too long, or the system could not start a thread."""
 
     code = "E407"
-    remedy = "Try again; if it stays so, look for a process that holds a transaction on the file open."
+    remedy = "Try again. If it keeps happening, find the process that keeps a transaction open on the file."
 
 
 class UnknownBackend(StoreError):
-    """No backend serves that URL."""
+    """No backend supports this URL."""
 
     code = "E408"
     remedy = "Use a path, sqlite:///path, postgresql://user@host/database or memory://."
 
 
 class MissingCapability(StoreError, AttributeError):
-    """The backend of a store lacks a part of the contract that this needs. An AttributeError too, so that `hasattr` tells what is missing."""
+    """The store's backend lacks a capability that this call needs.
+
+    Also an AttributeError, so that `hasattr` returns False for the missing part.
+    """
 
     code = "E418"
     remedy = "Use a store in SQLite (a path) or PostgreSQL, or a backend that has this capability."
 
     def __init__(self, url: str, capability: str):
         self.capability = capability
-        super().__init__(f"the backend of {url} does not have the capability {capability!r}, which this needs", written="no")
+        super().__init__(f"this call needs the capability {capability!r}, which the backend of {url} does not have", written="no")
 
 
 class RolledBack(StoreError):
-    """The store is older than what was seen of it on this machine."""
+    """This machine has already seen a newer version of this store."""
 
     code = "E409"
-    remedy = "Put the newer file and its -wal back; or accept what is gone: everstep.open(path, accept_older=True)."
+    remedy = "Restore the newer file and its -wal. Or accept the loss: everstep.open(path, accept_older=True)."
 
 
 class StoreUnreachable(StoreError):
@@ -402,69 +407,70 @@ class StoreUnreachable(StoreError):
 
     code = "E410"
     remedy = (
-        "Check that the server runs and can be reached. If it is unknown whether a save happened, open the run again and look at its head."
+        "Check that the server is running and reachable. If it is unknown whether a save succeeded, open the run again and check its "
+        "newest checkpoint."
     )
 
 
 class LeftoverFiles(StoreError):
-    """Files of another store lie where a store is to be created."""
+    """Files of another store exist where a new store would be created."""
 
     code = "E411"
-    remedy = "Put the store's file back, or move the files beside it to another folder."
+    remedy = "Put the store's file back, or move the files next to it to another folder."
 
 
 class ForeignWal(StoreError):
-    """The WAL beside the store belongs to another file."""
+    """The WAL next to the store belongs to another file."""
 
     code = "E412"
-    remedy = "Put the file back that the WAL belongs to, or move the WAL to another folder."
+    remedy = "Put back the file that the WAL belongs to, or move the WAL to another folder."
 
 
 class UnsuitableEncoding(StoreError):
-    """The encoding of the database cannot hold every text."""
+    """The database's encoding cannot store every text."""
 
     code = "E415"
-    remedy = "Make a database in UTF8 and use it instead (createdb -E UTF8 -T template0 NAME)."
+    remedy = "Create a database with encoding UTF8 and use that: createdb -E UTF8 -T template0 NAME."
 
 
 class HistoryChanged(StoreError):
-    """The cursor of an event reader belongs to a history that this store does not have any more."""
+    """The events cursor belongs to a history that this store no longer has."""
 
     code = "E416"
-    remedy = "Read all events again with store.events(after=0), and skip those that were handled before."
+    remedy = "Read all events again from the start (after=0), and skip those you have already handled."
 
 
 class WrongSeal(StoreError):
     """The digests of the store were made with another key, or without one."""
 
     code = "E419"
-    remedy = "Open it with the key that it was made with. Nothing was changed."
+    remedy = "Open it with the key that it was created with. Nothing was changed."
 
 
 class SecondPath(StoreError):
-    """The store's file is reached by two paths, and each would have a WAL of its own."""
+    """The store's file is used by two paths, and each would have its own WAL."""
 
     code = "E417"
-    remedy = "Use one path to the store in every program. Remove hard links, and mount the folder of the store instead of the file."
+    remedy = "Use the same path in every program. Remove hard links, and mount the store's folder instead of the file."
 
 
 class Damaged(EverstepError):
-    """Stored bytes are not what was saved."""
+    """Stored bytes differ from what was saved."""
 
     code = "E500"
-    remedy = "store.verify('full') lists all damage; restore a backup, or go back to a good checkpoint explicitly."
+    remedy = "List all damage: store.verify('full'). Then restore a backup, or load or fork an undamaged checkpoint."
     number: int | None = None
     good: int | None = None
 
     def of_head(self, run: str, number: int, good: int | None) -> Damaged:
-        """Say that this damage concerns the newest checkpoint of a run, and which is the newest one that is good, if any."""
+        """Add that the newest checkpoint of a run is damaged, and which one is the newest undamaged one, if any."""
         self.number, self.good = number, good
         ref, back = f"{run}@{number}", f"{run}@{good}"
         begin = "" if ref in self.message else f"checkpoint {ref} is damaged: "
-        self.message = begin + self.message + (f"; the newest good one is {back}" if good else "; no older checkpoint is good")
+        self.message = begin + self.message + (f"; the newest undamaged one is {back}" if good else "; no older checkpoint is undamaged")
         self.args = (self.message,)
         if good:
-            self.remedy = f"Go back explicitly: store.load({back!r}) or store.fork({back!r})."
+            self.remedy = f"Use the undamaged checkpoint: store.load({back!r}) or store.fork({back!r})."
         return self
 
 
@@ -493,29 +499,29 @@ class DamagedChunk(Damaged):
 
 
 class DamagedRun(Damaged):
-    """A run row does not match its digest."""
+    """The row of a run does not match its digest."""
 
     code = "E503"
 
 
 class MissingHead(Damaged):
-    """The newest record of a run is gone."""
+    """The newest record of a run is missing."""
 
     code = "E504"
 
 
 class DamagedFrame(Damaged):
-    """A stored frame cannot be opened."""
+    """A stored frame cannot be decoded."""
 
     code = "E505"
 
 
 class StepFailed(EverstepError):
-    """A step failed, and its error cannot be rebuilt here."""
+    """A step failed earlier, and this process cannot rebuild its recorded error."""
 
     code = "E601"
     remedy = (
-        "Read the recorded traceback (traceback_text). To get the error back as its own class, import its module before you resume the run, "
+        "Read the recorded traceback (traceback_text). To get the error as its own class, import its module before you resume the run, "
         "or register the class: everstep.register(Error, encode=..., decode=...)."
     )
     written: Written = "yes"
@@ -529,41 +535,46 @@ class StepFailed(EverstepError):
 
 
 class NonDeterminism(EverstepError):
-    """A recorded step is asked for with another input."""
+    """A recorded step is called with another input."""
 
     code = "E602"
+    remedy = (
+        "Fork before the step: store.resume(run_id, from_step=...). Or rename it, so that it runs as a new step. "
+        "Or accept the recorded result: store.resume(run_id, accept=[step])."
+    )
 
     def __init__(self, run: str, address: str, recorded: str, now: str, loop: bool = False):
         self.run, self.address, self.recorded, self.now = run, address, recorded, now
-        fork = f"store.fork({run!r}) and go on there" if loop else f"store.resume({run!r}, from_step={address!r})"
+        fork = f"store.fork({run!r}) and continue in the fork" if loop else f"store.resume({run!r}, from_step={address!r})"
         accept = f"store.run({run!r}, accept=[{address!r}])" if loop else f"store.resume({run!r}, accept=[{address!r}])"
         super().__init__(
-            f"step {address} of run {run!r} was recorded with the input {recorded} and is now called with {now}",
-            remedy=(f"Fork before it: {fork}. Or rename the step, so that it runs as a new one. Or accept the recorded result: {accept}."),
+            f"step {address} of run {run!r} was recorded with input {recorded}, but is now called with {now}",
+            remedy=(f"Fork before the step: {fork}. Or rename it, so that it runs as a new step. Or accept the recorded result: {accept}."),
         )
 
 
 class AlreadyAnswered(EverstepError):
-    """A gate has its answer already."""
+    """The gate already has an answer."""
 
     code = "E603"
-    remedy = "The first answer stands. Fork the run before the gate to try another one."
+    remedy = "The first answer counts. To try another one, fork the run before the gate."
 
 
 class AnswerTooLate(AlreadyAnswered):
-    """An answer came after the deadline of its gate."""
+    """The answer came after the gate's deadline."""
 
     code = "E615"
     remedy = (
-        "The outcome of the deadline holds. To give another answer, fork the run before the gate: store.resume(run_id, from_step=gate)."
+        "The run continues with the gate's default or with GateTimeout. To give another answer, fork the run before the gate: "
+        "store.resume(run_id, from_step=gate)."
     )
 
 
 class NoResult(EverstepError):
-    """A run was asked for its result and has none: it waits, was cancelled, or has not ended."""
+    """The run has no result: it is waiting, was cancelled, or has not ended."""
 
     code = "E616"
-    remedy = "Look at outcome.status and outcome.reason before you call unwrap()."
+    remedy = "Check outcome.status and outcome.reason before you call unwrap()."
 
     def __init__(self, run: str, status: str, message: str, *, remedy: str | None = None):
         self.run, self.status = run, status
@@ -571,31 +582,31 @@ class NoResult(EverstepError):
 
 
 class BadAnswer(EverstepError):
-    """An answer does not fit its gate."""
+    """The answer does not match the gate's schema or choices."""
 
     code = "E604"
-    remedy = "Look at what the gate asks for: store.gates(run_id)."
+    remedy = "See what the gate asks for: store.gates(run_id)."
 
 
 class GateTimeout(EverstepError):
-    """Nobody answered a gate in time, and it has no default."""
+    """No answer came before the gate's deadline, and the gate has no default."""
 
     code = "E605"
-    remedy = "Give the gate a default=, or catch this error where the gate stands."
+    remedy = "Give the gate a default=, or catch this error around the gate."
 
 
 class StepTimeout(EverstepError):
     """A step took longer than its timeout."""
 
     code = "E606"
-    remedy = "Give the step more time, or a retry. What it had begun outside may still happen."
+    remedy = "Give the step more time, or a retry. Effects that it started outside may still happen."
 
 
 class DefinitionChanged(EverstepError):
-    """The definition of a workflow is no longer the one that the run began with."""
+    """The workflow's definition has changed since the run began."""
 
     code = "E607"
-    remedy = "Read the difference; go on with the new definition by store.resume(run_id, anyway=True), or begin a new run."
+    remedy = "Read the difference. Continue with the new definition: store.resume(run_id, anyway=True). Or start a new run."
 
     def __init__(self, message: str, difference: str = ""):
         self.difference = difference
@@ -605,10 +616,10 @@ class DefinitionChanged(EverstepError):
 
 
 class InvalidWorkflow(EverstepError):
-    """A workflow document makes no sense."""
+    """A workflow document is invalid."""
 
     code = "E608"
-    remedy = "Correct the document at the line given; docs/yaml.md lists all keys."
+    remedy = "Correct the document. docs/yaml.md lists all keys."
 
     def __init__(self, message: str, file: str | None = None, line: int | None = None, remedy: str | None = None):
         self.file, self.line = file, line
@@ -617,46 +628,46 @@ class InvalidWorkflow(EverstepError):
 
 
 class TransactionEnded(EverstepError):
-    """The function of a transactional step ended its transaction by itself."""
+    """The function of a transactional step ended its own transaction."""
 
     code = "E609"
-    remedy = "Leave COMMIT, ROLLBACK and close to Everstep. To undo everything, raise an error; to undo a part, use a savepoint."
+    remedy = "Leave COMMIT, ROLLBACK and close() to Everstep. To undo everything, raise an error; to undo a part, use a savepoint."
 
 
 class TransactionUnknown(EverstepError):
     """It is unknown whether the transaction of a step was committed."""
 
     code = "E610"
-    remedy = "Resume the run when the database answers again: it looks, and takes the result or runs the step."
+    remedy = "Resume the run when the database answers again. It then checks the database, and uses the result or runs the step."
     written: Written = "unknown"
 
 
 class WorkerDied(EverstepError):
-    """One worker after the other died while it drove this run."""
+    """Several processes in a row died while running this run."""
 
     code = "E611"
-    remedy = "Look at what the step does that kills its process (memory, a crash in C code), then resume the run: store.resume(run_id)."
+    remedy = "Find out why the next step kills its process (memory, a crash in C code), then resume the run: store.resume(run_id)."
 
 
 class ExitInWorkflow(EverstepError):
-    """A workflow tried to end the worker that drives it."""
+    """A workflow tried to end its worker's process."""
 
     code = "E612"
-    remedy = "Return from the workflow, or raise an Exception: a worker has other runs to drive. Then resume the run: store.resume(run_id)."
+    remedy = "Return from the workflow, or raise an Exception: the worker has other runs. Then resume the run: store.resume(run_id)."
 
 
 class OtherVersion(DefinitionChanged):
-    """A run was driven by another version of its workflow than this process has."""
+    """The run belongs to another version of its workflow than this process has."""
 
     code = "E613"
-    remedy = "Start a worker that has that version, or continue under this one: store.resume(run_id)."
+    remedy = "Start a worker with that version, or continue with this one: store.resume(run_id)."
 
 
 class Suspended(BaseException):
-    """A run stops here for now. No error: everything up to here is recorded, and `except Exception` must not catch it."""
+    """The run stops here for now. Not an error: everything so far is recorded, and `except Exception` must not catch it."""
 
     code = "E620"
-    remedy = "Let it pass: the run is closed properly on its way out."
+    remedy = "Do not catch it: the run is closed properly while the exception propagates."
 
     def __init__(self, message: str):
         self.message = message
@@ -667,21 +678,23 @@ class Suspended(BaseException):
 
 
 class AttemptLost(Suspended):
-    """The store failed under this attempt. Nothing more of it is recorded; the run is given back and can be resumed."""
+    """The store failed during this attempt. Nothing more of it is recorded; the run is released and can be resumed."""
 
     code = "E413"
-    remedy = "Let it pass. The run stays running and continues from its journal: a worker does that, or store.resume(run_id)."
+    remedy = "Do not catch it. The run stays running. A worker resumes it from its journal; without a worker: store.resume(run_id)."
 
     def __init__(self, run: str, error: EverstepError):
         self.run, self.error = run, error
-        super().__init__(f"the store failed while run {run!r} was driven, so this attempt ends: {error.message}")
+        super().__init__(f"the store failed while run {run!r} was running, so this attempt ends: {error.message}")
 
 
 class Waiting(Suspended):
-    """A run waits for an answer or for a time."""
+    """The run waits for an answer or for a time."""
 
     code = "E621"
-    remedy = "Answer it with store.answer(run_id, gate, value); then run the program again, or resume a workflow: store.resume(run_id), store.wake()."
+    remedy = (
+        "Answer it: store.answer(run_id, gate, value). Then run the program again; for a workflow: store.resume(run_id) or store.wake()."
+    )
 
     def __init__(self, run: str, what: str, until: int | None = None):
         self.run, self.what, self.until = run, what, until
@@ -689,10 +702,10 @@ class Waiting(Suspended):
 
 
 class Interrupted(Suspended):
-    """A signal, a budget, a timeout or an operator stopped a run at a step's end."""
+    """A signal, a budget, a timeout or an operator stopped the run at the end of a step."""
 
     code = "E622"
-    remedy = "Resume the run to go on where it stopped."
+    remedy = "Resume the run to continue where it stopped."
 
     def __init__(self, run: str, reason: str, exit_code: int | None = None):
         self.run, self.reason, self.exit_code = run, reason, exit_code

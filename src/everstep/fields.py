@@ -1,12 +1,12 @@
-"""Classes that are their fields, as those of `dataclasses` are, for what every program and every command has to import.
+"""Classes that consist of fields, like those of `dataclasses`, for modules that every program and every command imports.
 
     class Point(Shape, frozen=True):
         x: int
         y: int = 0
 
-A dataclass writes and compiles its methods while its module is imported, half a millisecond each: that was a fifth of the time that
-`import everstep` took. Here a class has its slots at once, and its constructor is compiled when the first instance is
-made. `dataclasses.fields`, `replace`, `asdict` and `is_dataclass` take these classes for their own.
+A dataclass generates and compiles its methods on import, half a millisecond each: a fifth of the time of `import everstep`. Here, a class
+has its slots at once, and its constructor is compiled for the first instance. `dataclasses.fields`, `replace`, `asdict` and `is_dataclass`
+accept these classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S", bound="Shape")
 
 
 class _More:
-    """What was said of a field beside its type."""
+    """The options of a field other than its type."""
 
     __slots__ = ("compare", "factory", "repr")
 
@@ -34,7 +34,7 @@ _PLAIN = _More(None, True, True)
 
 
 def field(*, default_factory: Callable[[], Any] | None = None, repr: bool = True, compare: bool = True) -> Any:
-    """Say more of a field: what makes its default, that it is not shown, that two may differ in it and be equal."""
+    """Set options of a field: a factory for its default, whether repr shows it, whether equality compares it."""
     return _More(default_factory, repr, compare)
 
 
@@ -45,7 +45,7 @@ def _refuse(self: Shape, name: str, value: object = None) -> NoReturn:
 
 
 def _make_first(self: Shape, *args: Any, **kwargs: Any) -> None:
-    """The constructor of a class that has no instance yet: the next ones are made by what this compiles."""
+    """Create the first instance of a class: compiles the constructor that creates the next ones."""
     cls = type(self)
     type.__setattr__(cls, "__init__", made := _constructor(cls))
     made(self, *args, **kwargs)
@@ -53,7 +53,7 @@ def _make_first(self: Shape, *args: Any, **kwargs: Any) -> None:
 
 @dataclass_transform(field_specifiers=(field,))
 class _Shaped(type):
-    """Turns annotations into slots. `_fields` are their names and types in order; `_said` has what was said of some: a default, or `field(...)`."""
+    """Turns annotations into slots. `_fields` maps names to types in order; `_said` holds the defaults and `field(...)` options."""
 
     _fields: dict[str, str]
     _said: dict[str, Any]
@@ -77,7 +77,7 @@ class _Shaped(type):
 
     @property
     def __signature__(cls) -> Signature:
-        """What `inspect` and `help` ask for."""
+        """The signature for `inspect` and `help`."""
         from inspect import signature
 
         made = signature(_constructor(cls))
@@ -85,7 +85,7 @@ class _Shaped(type):
 
 
 class _Fields:
-    """What `dataclasses` asks a class for, made when it asks."""
+    """The fields in the form of `dataclasses`, created on first access."""
 
     def __get__(self, obj: object, cls: _Shaped) -> dict[str, Any]:
         import dataclasses
@@ -104,7 +104,7 @@ class _Fields:
 
 
 class Shape(metaclass=_Shaped):
-    """A class that is its fields; with `frozen=True`, they never change and it can be hashed. `__post_init__` is called as that of a dataclass."""
+    """A class that consists of fields; with `frozen=True` they never change and it can be hashed. Calls `__post_init__` like a dataclass."""
 
     if TYPE_CHECKING:
         _fields: ClassVar[dict[str, str]]
@@ -129,25 +129,25 @@ class Shape(metaclass=_Shaped):
 
 
 def replace(shape: S, **changes: Any) -> S:
-    """A copy with other values in some fields."""
+    """Copy an instance with other values in some fields."""
     return type(shape)(**{**as_dict(shape), **changes})
 
 
 def as_dict(shape: Shape) -> dict[str, Any]:
-    """The fields by name; what is in them stays what it is."""
+    """Return the fields by name, with unchanged values."""
     return {name: getattr(shape, name) for name in shape._fields}
 
 
 def kinds(shape: Shape | type[Shape]) -> dict[str, str]:
-    """The types of the fields by name, in order, as they were written."""
+    """Return the types of the fields by name, in order, as written."""
     return shape._fields
 
 
 def _constructor(cls: _Shaped) -> Callable[..., None]:
-    """The `__init__` of a class, written out: nothing is faster."""
+    """Compile the `__init__` of a class: generated code is the fastest."""
     known: dict[str, Any] = {"_none_given": object()}
     parameters, lines = ["self"], []
-    frozen = getattr(cls, "__setattr__") is _refuse  # noqa: B009 - the checker takes it for that of every object
+    frozen = getattr(cls, "__setattr__") is _refuse  # noqa: B009 - the type checker assumes object's own
     for name in cls._fields:
         said = cls._said.get(name, _PLAIN)
         value = name
@@ -167,7 +167,7 @@ def _constructor(cls: _Shaped) -> Callable[..., None]:
             lines.append(f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n    " + "\n    ".join(lines or ["pass"]), known)  # noqa: S102 - of names of our own fields
+    exec(f"def __init__({', '.join(parameters)}):\n    " + "\n    ".join(lines or ["pass"]), known)  # noqa: S102 - only names of our own fields
     made: Callable[..., None] = known["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made

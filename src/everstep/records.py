@@ -1,20 +1,20 @@
-"""The rows that a store is made of, and the digests that hold them together. No I/O.
+"""The rows of a store, and the digests that connect them. No I/O.
 
     digest(record) = S(digest of the record before, header, H(body), H(labels))        H = SHA-256
     check(run row) = S(every field of the row)
     check(tag)     = S(every field of the tag)
-    check(letter)  = S(every field of the letter); of prune marks, added bases, tombstones and facts alike
+    check(letter)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties (facts)
     manifest       = sum of all these checks, modulo 2**256
 
-The chain proves a run's history even when bodies were pruned; the row's head digest keeps the tail from
-being cut; the manifest makes a vanished run visible. `header` and "every field" are MessagePack arrays
+The chain proves a run's history even after bodies were pruned; the row's head digest reveals a cut-off
+tail; the manifest reveals a vanished run. `header` and "every field" are MessagePack arrays
 in the order of the fields below (docs/format.md has them byte by byte).
 
-The header has the run's key, not its id, so that a run can get another id. Labels are what the program says about a checkpoint: note, tags and
-metadata. They are hashed with a salt, as a part of their own: they can be dropped, and the chain still proves itself.
+The header has the run's key, not its id, so that a run can get another id. Labels are the program's texts about a checkpoint: note, tags
+and metadata. They are hashed separately, with a salt, so that they can be dropped and the chain still verifies.
 
-S is the seal of a store, H by default. A store may have a keyed one; then whoever does not know the key cannot make a record or a row that is
-believed. Everything that makes or proves a digest takes the seal as an argument.
+S is the seal of a store, H by default. A store may have a keyed seal; then only a process that has the key can make a record or a row that
+verifies. Every function that makes or verifies a digest takes the seal as an argument.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ZERO = bytes(32)
 MODULUS = 1 << 256
 SALT_BYTES = 16
 Seal = Callable[[bytes], bytes]
-SEALED = "sealed"  # the fact that a store with a keyed seal has, so that no one opens it with another one
-CHILD = -1  # the parent_number of a run that another one called; forks have the number of the checkpoint that they begin at
+SEALED = "sealed"  # the property of a store with a keyed seal, so that it is not opened with another one
+CHILD = -1  # the parent_number of a run that another run called; a fork has the number of the checkpoint where it begins
 
 
 class Kind(StrEnum):
-    """What a record says."""
+    """The kind of a record."""
 
     START = "start"
     CHECKPOINT = "checkpoint"
@@ -53,7 +53,7 @@ class Kind(StrEnum):
 
 
 class Status(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -69,13 +69,13 @@ def unkeyed(data: bytes) -> bytes:
 
 
 class Opener(Protocol):
-    """What opens the bodies of records: the framer of a store."""
+    """Opens the bodies of records: the framer of a store."""
 
     def unwrap(self, frame: bytes) -> bytes: ...
 
 
 class _Opened:
-    """Who opens the body of a record. Not one of its fields: it does not tell two records apart."""
+    """Holds the opener of a record's body. It is not a field, so it plays no part in comparing two records."""
 
     __slots__ = ("opener",)
     opener: Opener
@@ -84,8 +84,8 @@ class _Opened:
 class Record(Shape, _Opened):
     """One link of a run's chain. `number` is that of the newest checkpoint at or before this record.
 
-    `note`, `tags` and `meta` are the labels of a checkpoint; `note` of a journal entry is its address. `own` is what the runtime says about a
-    checkpoint, as JSON. `labels` is the salt of the labels, or their digest where they were dropped, or None.
+    `note`, `tags` and `meta` are the labels of a checkpoint; `note` of a journal entry is its address. `own` is the runtime's data about a
+    checkpoint, as JSON. `labels` is the salt of the labels, or their digest if they were dropped, or None.
     """
 
     run: str
@@ -104,29 +104,29 @@ class Record(Shape, _Opened):
     digest: bytes
 
     def __getattr__(self, name: str) -> Any:
-        """Only called for what is not set: the digest of a body that was read, until somebody asks for it or proves the record."""
+        """Compute the digest of a body that was read, when it is first used. Python calls this only for attributes that are not set."""
         if name == "opener":
-            raise AttributeError("nobody opens this record: it was neither proved nor made by a store")
+            raise AttributeError("this record has no opener: it was neither verified nor made by a store")
         if name != "body_digest" or self.body is None:
             raise AttributeError(name)
         self.body_digest = sha256(self.body).digest()
         return self.body_digest
 
     def content(self) -> bytes:
-        """What the body holds, unwrapped by the framer of the store that made or proved this record."""
+        """Return the content of the body, unwrapped by the framer of the store that made or verified this record."""
         return self.opener.unwrap(self.body or b"")
 
     def opened_by(self, opener: Opener) -> Record:
-        """The record itself, which its store can open from now on."""
+        """Set the opener; return the record itself."""
         self.opener = opener
         return self
 
     def without_body(self) -> Record:
-        """The same record as a listing has it."""
+        """Return the record as listings have it."""
         return replace(self, body=None)
 
     def without_labels(self) -> Record:
-        """The same record after its labels were dropped: their digest stays."""
+        """Return the record as it is after its labels were dropped: their digest stays."""
         if self.kind != _CHECKPOINT or not (self.note is not None or self.tags or self.meta is not None):
             return self
         return replace(self, note=None, tags=(), meta=None, labels=labels_digest(self.note, self.tags, self.meta, self.labels))
@@ -136,14 +136,14 @@ _CHECKPOINT = Kind.CHECKPOINT.value
 
 
 def labels_digest(note: str | None, tags: Sequence[str], meta: str | None, labels: bytes | None) -> bytes:
-    """What the digest of a checkpoint has of its labels; `meta` is the JSON text as stored. Empty where there are none."""
+    """Return the part of a checkpoint's digest that covers its labels; `meta` is the JSON text as stored. Empty if there are none."""
     if note is None and not tags and meta is None:
         return labels if labels is not None and len(labels) == 32 else b""
     return sha256((labels or b"") + packb([note, tags, meta])).digest()
 
 
 def chain(before: bytes, key: bytes, r: Record, seal: Seal) -> bytes:
-    """The digest that a record has to have, given that of the record before it and the key of its run. Believes `body_digest`."""
+    """Return the correct digest of a record, given that of the record before it and the key of its run. Does not verify `body_digest`."""
     if r.kind != _CHECKPOINT:
         return seal(before + packb([key, r.seq, r.kind, r.epoch, r.at, r.number, r.note]) + r.body_digest)
     part = before + packb([key, r.seq, _CHECKPOINT, r.epoch, r.at, r.number, r.own]) + r.body_digest
@@ -169,7 +169,7 @@ def make_record(
     labels: bytes | None = None,
     seal: Seal = unkeyed,
 ) -> Record:
-    """A new link. `labels` is a salt, for a checkpoint that has any."""
+    """Make a new record of the chain. `labels` is a salt, for a checkpoint that has any."""
     body_digest = sha256(body).digest()
     if kind == _CHECKPOINT:
         part = before + packb([key, seq, kind, epoch, at, number, own]) + body_digest
@@ -180,12 +180,12 @@ def make_record(
 
 
 def record_fault(before: bytes, record: Record, key: bytes, seal: Seal = unkeyed) -> str | None:
-    """Say what is wrong with a record that was read, or None. A pruned body (None) is no fault, nor are labels that were dropped."""
+    """Return what is wrong with a record that was read, or None. A pruned body (None) and dropped labels are not faults."""
     if record.body is not None:
         record.body_digest = sha256(record.body).digest()
     if chain(before, key, record, seal) != record.digest:
         return "it does not match its digest"
-    if record.labels is None and (record.own is None or record.kind == _CHECKPOINT):  # nearly all
+    if record.labels is None and (record.own is None or record.kind == _CHECKPOINT):  # nearly all records
         return None if record.kind == _CHECKPOINT or (record.meta is None and not record.tags) else _NOT_ITS_OWN
     return _misplaced(record)
 
@@ -194,15 +194,15 @@ _NOT_ITS_OWN = "it has labels, which only checkpoints have"
 
 
 def _misplaced(r: Record) -> str | None:
-    """Whether a column has something that the digest does not cover: only damage puts it there."""
+    """Return the fault of a column whose value the digest does not cover: only damage writes one there."""
     if r.kind != _CHECKPOINT:
         return _NOT_ITS_OWN
     right = 32 if r.note is None and r.meta is None and not r.tags else SALT_BYTES
-    return None if r.labels is not None and len(r.labels) == right else "its labels are not what is noted about them"
+    return None if r.labels is not None and len(r.labels) == right else "its labels do not match their salt or digest"
 
 
 class RunRow(Shape):
-    """One run: its place in the family, its head, its lease. `check` is the digest of all the other fields."""
+    """One run: its position in the family, its head, its lease. `check` is the digest of all other fields."""
 
     id: str
     key: bytes
@@ -239,7 +239,7 @@ class RunRow(Shape):
         return RunRow(*_fields(self))  # `replace` takes ten times as long, at every commit
 
     def sealed(self, seal: Seal = unkeyed, /, **changes: Any) -> RunRow:
-        """A copy with `changes` and a fresh check."""
+        """Return a copy with `changes` and a new check."""
         row = replace(self, **changes)
         row.check = row.digest(seal)
         return row
@@ -270,9 +270,9 @@ def tag_check(key: bytes, name: str, number: int, at: int, seal: Seal = unkeyed)
 
 
 class Letter(Shape, frozen=True):
-    """Something that a run is to be told, and when it is to be woken for it (`due`; None: it is not woken). `body` is a frame.
+    """A message to a run, and the time at which it wakes up the run (`due`; None: it does not). `body` is a frame.
 
-    Anybody may post one; the run takes it out when it has read it. `key` is the run's key, so that no letter reaches another run.
+    Any process may post one; the run removes it after reading it. `key` is the run's key, so that no message reaches another run.
     """
 
     key: bytes
@@ -291,10 +291,10 @@ class Letter(Shape, frozen=True):
 
 
 class Pruned(Shape, frozen=True):
-    """What was pruned of a run. One for each run that was pruned.
+    """The prune mark of a run: the parts of it that were pruned. Every pruned run has one.
 
-    `ranges` (first, last) are the seqs whose bodies were dropped, `numbers` (first, last) the checkpoints that cannot be loaded any more;
-    both in order and apart from each other. Without it a body that vanished could not be told from one that was dropped on purpose.
+    `ranges` (first, last) are the seqs whose bodies were dropped, `numbers` (first, last) the checkpoints that can no longer be loaded;
+    both are sorted and do not overlap. Without the mark, a vanished body would look the same as one that was dropped on purpose.
     """
 
     key: bytes
@@ -321,11 +321,11 @@ class Pruned(Shape, frozen=True):
         return seal(packb([self.key, [list(r) for r in self.ranges], self.freed, self.at, [list(r) for r in self.numbers]]))
 
     def has_body(self, seq: int) -> bool:
-        """Whether the body of a record should be there."""
+        """Return whether the body of a record should exist."""
         return not _within(self.ranges, seq)
 
     def has_state(self, number: int) -> bool:
-        """Whether a checkpoint can be loaded."""
+        """Return whether a checkpoint can be loaded."""
         return not _within(self.numbers, number)
 
 
@@ -333,13 +333,13 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 def _within(ranges: Ranges, n: int) -> bool:
-    """Whether one of the ranges has a number."""
+    """Return whether one of the ranges contains a number."""
     place = bisect_right(ranges, (n, MODULUS)) - 1
     return place >= 0 and n <= ranges[place][1]
 
 
 class Base(Shape, frozen=True):
-    """A base that prune added for a checkpoint that it keeps, so that the deltas before it can go. `body` is a frame."""
+    """A base that prune added for a checkpoint that it keeps, so that the deltas before it can be dropped. `body` is a frame."""
 
     key: bytes
     number: int
@@ -356,9 +356,9 @@ class Base(Shape, frozen=True):
 
 
 class Tombstone(Shape, frozen=True):
-    """What is left of a deleted run, so that the manifest can tell a deleted run from one that vanished.
+    """The row that remains of a deleted run, so that the manifest can tell a deleted run from a vanished one.
 
-    `place` is the run's place in the order of creation. Of a run that a repair knows nothing else about, only that is known.
+    `place` is the run's position in the order of creation. For a run that repair could not identify, only the position is known.
     """
 
     place: int
@@ -389,12 +389,12 @@ class Tombstone(Shape, frozen=True):
 
 
 def fact_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
-    """The digest of something that the store remembers about itself."""
+    """Return the digest of a property of the store."""
     return seal(packb([name, value]))
 
 
 class Worker(Shape):
-    """One open store in one process: who holds leases, and until when (boot clock of `boot`, and wall time as a label)."""
+    """One open store in one process, as the holder of leases, with their expiry (boot clock of `boot`, and wall time as a label)."""
 
     id: str
     host: str
@@ -406,7 +406,7 @@ class Worker(Shape):
 
 
 def shift(manifest: bytes, minus: Sequence[bytes], plus: Sequence[bytes]) -> bytes:
-    """The manifest after some checks left it and others came."""
+    """Return the manifest after some checks were removed and others added."""
     total = int.from_bytes(manifest)
     for check in minus:
         total -= int.from_bytes(check)

@@ -1,20 +1,22 @@
-"""Masks what must not be seen: values under names such as password, and texts that look like API keys or tokens.
+"""Masks secrets: values under names such as password, and texts that look like API keys or tokens.
 
-Relies on nothing but the interpreter. Never changes what it is given, never raises for an odd value, and takes time in proportion to
-the size: a state may be hostile. What it cannot recognise it cannot mask: a password in the middle of a sentence stays.
+Relies only on the interpreter. Never changes its input, never raises for an odd value, and takes time proportional to the size: a state may
+be hostile. Secrets that it cannot recognise are not masked: a password in the middle of a sentence stays visible.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
+from everstep import masked_pairs
 from everstep.errors import InvalidArgument
+from everstep.masked_pairs import ALWAYS, NEVER, UNLESS_COUNT
 
 MASK = "[redacted]"
 KEYS = (
@@ -23,7 +25,7 @@ KEYS = (
     "secret_access_key", "private_key", "*_private_key", "authorization", "proxy_authorization", "cookie", "set_cookie", "credential",
     "credentials", "client_secret", "*_password", "*_passwd", "*_pwd", "*_passphrase",
 )  # fmt: skip
-# db_pass and dbPass are passwords; compass and bypass are not, nor is a first pass.
+# db_pass and dbPass are passwords; compass, bypass and first_pass are not.
 _PASS = re.compile(r"(?:^|(?P<before>[A-Za-z]{0,20})(?:[^A-Za-z]|(?<=[a-z])(?=P)))(?:pass|Pass|PASS)[\W\d_]{0,6}$")
 _ORDINARY = frozenset(
     (
@@ -47,12 +49,12 @@ _ORDINARY = frozenset(
     )
 )
 
-_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtf]))"  # of a word; one that follows an escaped line end begins there, too
-# What a text must hold, in small letters, to be looked at more closely; and the expression. None of them goes back over what it has read
-# (++), and each begins with fixed text: time stays linear.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtf]))"  # the start of a word; one after an escaped line end counts, too
+# Hints (in lower case) that a text must contain to be searched, and the expression. No expression backtracks (++), and each begins with
+# fixed text, so time stays linear.
 BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     "api_keys": (
-        (("sk-",), rf"{_START}sk-[A-Za-z0-9_-]{{16,}}+"),  # OpenAI, Anthropic and those who write theirs alike
+        (("sk-",), rf"{_START}sk-[A-Za-z0-9_-]{{16,}}+"),  # OpenAI, Anthropic and others with the same form
         (("akia", "asia"), rf"{_START}(?:AKIA|ASIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),  # AWS
         (("aiza",), rf"{_START}AIza[A-Za-z0-9_-]{{35}}"),  # Google
         (
@@ -75,20 +77,7 @@ BUILT_IN: dict[str, tuple[tuple[tuple[str, ...], str], ...]] = {
     ),
     "email": ((("@",), r"(?<![\w.+-])[\w.+-]{1,64}+@[A-Za-z0-9-]{1,63}+(?:\.[A-Za-z0-9-]{1,63}+){1,8}+"),),
 }
-# password = "x", "password": "x", password=x: what a text says that shows a value by its name. b'x' is a value, too, and not the word b
-_NAME = re.compile(r"""(?<![\w-])([A-Za-z_][\w-]{1,60}+)\\?["']?\ {0,2}[:=]\ {0,2}(?:[bBrRuU]{1,2}(?=\\?["']))?""")
-# A value in quotes, on several lines too, or a word. Then what is tried where a quote has no end, and a block of lines under a name.
-_VALUE = re.compile(
-    r"""\\"(?:[^"\\]|\\(?!"))*+\\"|\\'(?:[^'\\]|\\(?!'))*+\\'|"""
-    r'''"""(?:[^"\\]|\\.|"(?!""))*+"""|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^\s"'\\,;&<>()\[\]{}]++''',
-    re.DOTALL,
-)
-_OPEN = re.compile(r"""\\?["'][^\n]++""")
-_BLOCK = re.compile(r"(?:[|>][-+0-9]{0,2})?[ \t]*(?:\r?\n[ \t]++[^\n]*+)++")
-_NO_SECRETS = ("None", "null", "true", "false", "True", "False", '""', "''", '\\"\\"', "\\'\\'")
-_NUMBER = re.compile(r"[-+]?[\d.,_]{1,30}%?")
 _SKELETON = str.maketrans("", "", "_- ")
-_NEVER, _UNLESS_COUNT, _ALWAYS = 0, 1, 2
 _BUILT_IN_KEYS = frozenset(KEYS)
 _LONGEST_NAME, _MOST_COUNTS = 200, 10_000
 
@@ -97,22 +86,26 @@ Expression = tuple[tuple[str, ...], re.Pattern[str]]
 
 
 def check_pattern(pattern: str) -> tuple[Expression, ...]:
-    """The expressions of a pattern, each with what a text must hold to be looked at: those of a built-in name, or the one that is written."""
+    """Return the expressions of a pattern, each with hints that a text must contain: those of a built-in name, or the given one."""
     if pattern in BUILT_IN:
         return tuple((hints, re.compile(text)) for hints, text in BUILT_IN[pattern])
     try:
         made = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise InvalidArgument(
-            f"{pattern!r:.60} is no regular expression: {error}", remedy=f"Use {', '.join(BUILT_IN)} or an expression of Python's re."
+            f"{pattern!r:.60} is not a valid regular expression: {error}",
+            remedy=f"Use {', '.join(BUILT_IN)} or an expression of Python's re.",
         ) from error
     if made.match("") is not None:
-        raise InvalidArgument(f"{pattern!r:.60} fits nothing at all, and so everywhere", remedy="Let it fit one character at least.")
+        raise InvalidArgument(
+            f"{pattern!r:.60} matches the empty text, and so matches everywhere",
+            remedy="Use a pattern that matches at least one character.",
+        )
     return (((), made),)
 
 
 class Redactor:
-    """Masks by the names of keys (`*` stands for anything; case, _ and - don't count) and by patterns (built-in names, or expressions)."""
+    """Masks by the names of keys (`*` matches any text; case, _ and - are ignored) and by patterns (built-in names, or expressions)."""
 
     def __init__(self, keys: Iterable[str] = (), patterns: Iterable[str] = ()):
         self.keys = _texts(keys, "keys")
@@ -131,92 +124,77 @@ class Redactor:
 
     @classmethod
     def default(cls, keys: Iterable[str] = (), patterns: Iterable[str] = ()) -> Redactor:
-        """What every output is masked with, and these beside it."""
+        """Return the redactor that masks all output, with additional keys and patterns."""
         return cls((*KEYS, *_texts(keys, "keys")), dict.fromkeys(("api_keys", "tokens", *_texts(patterns, "patterns"))))
 
     def names(self, key: object) -> bool:
-        """Whether the value under a key is masked, unless it is a count (`hides` tells)."""
+        """Whether the value under a key is masked, unless it is a count (see `hides`)."""
         return bool(self._secrecy(key))
 
     def hides(self, key: object, value: object) -> bool:
         """Whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets."""
         secrecy = self._secrecy(key)
-        return secrecy == _ALWAYS or (secrecy == _UNLESS_COUNT and not _is_count(value))
+        return secrecy == ALWAYS or (secrecy == UNLESS_COUNT and not _is_count(value))
 
     def _secrecy(self, key: object, depth: int = 0) -> int:
         if not (self._exact or self._globs):
-            return _NEVER
+            return NEVER
         if isinstance(key, str):
-            text = str.__str__(key)  # of an enum's member, its value and not its name
+            text = str.__str__(key)  # the value of an enum's member, not its name
             return self._named(text) if len(text) <= _LONGEST_NAME else self._fits(text)
         if isinstance(key, (bytes, Enum)):
-            return self._secrecy(key.decode("latin-1") if isinstance(key, bytes) else key.value, depth + 1) if depth < 4 else _NEVER
+            return self._secrecy(key.decode("latin-1") if isinstance(key, bytes) else key.value, depth + 1) if depth < 4 else NEVER
         if isinstance(key, tuple) and depth < 4:
-            return max((self._secrecy(part, depth + 1) for part in key[:_LONGEST_NAME]), default=_NEVER)
-        return _NEVER
+            return max((self._secrecy(part, depth + 1) for part in key[:_LONGEST_NAME]), default=NEVER)
+        return NEVER
 
     def _fits(self, key: str) -> int:
         name = _skeleton(key)
         if name in self._exact or any(_glob(parts, name) for parts in self._globs):
-            return _ALWAYS
+            return ALWAYS
         exact, globs = self._known
         bare = name.rstrip("0123456789")
         if bare != name and (bare in exact or any(_glob(parts, bare) for parts in globs)):
-            return _ALWAYS  # password1
+            return ALWAYS  # password1
         if bare.endswith("s") and (bare[:-1] in exact or any(_glob(parts, bare[:-1]) for parts in globs)):
-            return _UNLESS_COUNT
+            return UNLESS_COUNT
         found = _PASS.search(key[-60:]) if "password" in exact else None
-        return _UNLESS_COUNT if found is not None and (found["before"] or "").lower() not in _ORDINARY else _NEVER
+        return UNLESS_COUNT if found is not None and (found["before"] or "").lower() not in _ORDINARY else NEVER
 
     def text(self, text: str) -> str:
-        """The text with what must not be seen masked."""
-        if MASK in text:  # what is masked already stays as it is
+        """Mask the secrets in a text."""
+        if MASK in text:  # masked parts stay as they are
             return MASK.join(self._text(part) if part else part for part in text.split(MASK))
         return self._text(text)
 
     def _text(self, text: str) -> str:
         text = self.pattern_text(text)
-        if self._hints and (":" in text or "=" in text):
+        if self._hints and any(sign in text for sign in masked_pairs.SIGNS):
             skeleton = _skeleton(text)
             if any(hint in skeleton for hint in self._hints):
-                return self._without_pairs(text)
+                return masked_pairs.without_pairs(text, self._secrecy, MASK)
         return text
 
     def pattern_text(self, text: str) -> str:
-        """The text with only the patterns masked: for what is no value, such as the source of a program."""
+        """Mask only the patterns in a text that is not a value, such as the source of a program."""
         lowered = text.lower()
         for hints, expression in self._expressions:
             if not hints or any(hint in lowered for hint in hints):
                 text = expression.sub(_masked, text)
         return text
 
-    def _without_pairs(self, text: str) -> str:
-        """The text without the values that stand in it beside their names."""
-        parts, done, at = [], 0, 0
-        unended: set[str] = set()
-        while (found := _NAME.search(text, at)) is not None:
-            at = found.end()
-            secrecy = self._secrecy(found[1])
-            value = _value(text, found, unended) if secrecy else None
-            if value is None or value[0] in _NO_SECRETS or (secrecy == _UNLESS_COUNT and _NUMBER.fullmatch(value[0])):
-                continue
-            quote = _quote(value[0])
-            parts += [text[done:at], quote, MASK, quote if value[0].endswith(quote) else ""]
-            done = at = value.end()
-        return "".join(parts) + text[done:] if parts else text
-
     def value(self, value: Any) -> Any:
-        """The value with all that is to be masked replaced by the text "[redacted]". Parts that stay are shared, not copied."""
+        """Replace everything that must be masked in a value with the text "[redacted]". Other parts are shared, not copied."""
         return _Walk(self).of(value)
 
 
 class _Walk:
-    """One pass over one value. What stands in several places is looked at once; what contains itself is masked there."""
+    """One pass over one value. A part that occurs several times is visited once; a part that contains itself is masked there."""
 
     def __init__(self, redactor: Redactor):
         self._redactor = redactor
         self._seen: dict[int, Any] = {}
-        self._kept: list[Any] = []  # an id means something only as long as its object lives
+        self._kept: list[Any] = []  # keeps each object alive, because its id is used
         self._depth = 0
 
     def of(self, value: Any) -> Any:
@@ -234,7 +212,7 @@ class _Walk:
         self._depth += 1
         try:
             masked = self._open(value, cls)
-        except Exception:  # noqa: BLE001 - an object that cannot even be looked into is not shown either
+        except Exception:  # noqa: BLE001 - an object that cannot be inspected is not shown either
             masked = MASK
         finally:
             self._depth -= 1
@@ -278,7 +256,7 @@ class _Walk:
             pairs = zip(fields, value, strict=False)
             items = [MASK if held is not None and self._redactor.hides(name, held) else self.of(held) for name, held in pairs]
         else:
-            items = [self.of(held) for held in value]
+            items = self._arguments(value) if isinstance(value, (list, tuple)) else [self.of(held) for held in value]
         if all(_same(new, held) for new, held in zip(items, value, strict=False)):
             return value
         if isinstance(value, deque):
@@ -286,6 +264,15 @@ class _Walk:
         if isinstance(fields, tuple):
             return tuple.__new__(cls, items)
         return next(kind for kind in (list, tuple, set, frozenset) if isinstance(value, kind))(items)
+
+    def _arguments(self, value: Sequence[Any]) -> list[Any]:
+        """Items of a list, which may be the arguments of a command: the one after --password is masked."""
+        items, before = [], None
+        for held in value:
+            secret = before is not None and held.__class__ is str and held[:1] != "-" and self._redactor.hides(before, held)
+            items.append(MASK if secret else self.of(held))
+            before = held[2:] if held.__class__ is str and held[:2] == "--" else None
+        return items
 
     def _bytes(self, value: bytes | bytearray) -> Any:
         text = value.decode("latin-1")
@@ -295,7 +282,7 @@ class _Walk:
         )
 
     def _object(self, value: Any, cls: type) -> Any:
-        """An object of the program's: a copy with its fields masked, if it is of a shape that is known."""
+        """Copy an object of the program with its fields masked, if its structure is known."""
         own = getattr(cls, "__redacted__", None)
         if own is not None:
             return own(value, self._fields)
@@ -311,7 +298,7 @@ class _Walk:
         return value if masked is fields else _copy_with(value, masked)
 
     def _fields(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields by name, masked; the very same dict if nothing changed."""
+        """Mask fields by name; returns the same dict if nothing changed."""
         masked: dict[str, Any] = self._dict(fields, dict)
         return masked
 
@@ -320,31 +307,11 @@ _PLAIN = frozenset({int, float, bool, type(None), complex})
 
 
 def _masked(found: re.Match[str]) -> str:
-    return MASK if found[0] else ""  # an expression that fits between two characters masks nothing
-
-
-def _quote(value: str) -> str:
-    return next((sign for sign in ('\\"', "\\'", '"""', '"', "'") if value.startswith(sign)), "")
-
-
-def _value(text: str, name: re.Match[str], unended: set[str]) -> re.Match[str] | None:
-    """The value that stands behind a name. Quotes that were found to have no end are not searched for again: time stays linear."""
-    at = name.end()
-    if text[at : at + 1] in ("|", ">", "\n", "\r"):
-        before = text[max(0, name.start() - 80) : name.start()].rpartition("\n")[2]
-        block = _BLOCK.match(text, at) if not before.strip(" \t-\"'") else None  # `if token:` begins no block of secrets
-        return block or _VALUE.match(text, at)
-    quote = _quote(text[at : at + 3])
-    if quote not in unended:
-        if (value := _VALUE.match(text, at)) is not None:
-            return value
-        if quote:
-            unended.add(quote)
-    return _OPEN.match(text, at) if quote else None
+    return MASK if found[0] else ""  # an expression that matches between two characters masks nothing
 
 
 def _is_count(value: object) -> bool:
-    """Whether a value is a number, or holds nothing but numbers, as far as a short look tells."""
+    """Whether a value is a number or holds only numbers, as far as a short look shows."""
     waiting, looked = [value], 0
     while waiting:
         one = waiting.pop()
@@ -363,7 +330,7 @@ def _same(new: Any, held: Any) -> bool:
 
 
 def _remade(value: Any, cls: type, plain: dict[Any, Any]) -> Any:
-    """A dict of the same kind with other content."""
+    """Build a dict of the same type with other content."""
     if isinstance(value, OrderedDict):
         return OrderedDict(plain)
     if isinstance(value, Counter) and all(isinstance(count, int) for count in plain.values()):
@@ -372,7 +339,7 @@ def _remade(value: Any, cls: type, plain: dict[Any, Any]) -> Any:
 
 
 def _free(key: Any, taken: dict[Any, Any]) -> Any:
-    """Two keys that are masked must not become one."""
+    """Return a key that is not taken: two masked keys must not become one."""
     number, free = 2, key
     while free in taken and isinstance(key, str):
         free, number = f"{key} {number}", number + 1
@@ -383,7 +350,7 @@ def _copy_with(value: Any, fields: dict[str, Any]) -> Any:
     from copy import copy
 
     if hasattr(type(value), "__struct_fields__"):
-        return type(value)(**fields)  # a frozen one cannot be changed by any means; its constructor checks nothing
+        return type(value)(**fields)  # a frozen struct cannot be changed in any way; its constructor checks nothing
     made = copy(value)
     for name, held in fields.items():
         try:
@@ -397,7 +364,10 @@ def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else tuple(given)
     for text in texts:
         if not isinstance(text, str) or not text.strip("*_- "):
-            raise InvalidArgument(f"{text!r:.60} among {what} is no text that could fit anything", remedy="Give a list of texts.")
+            raise InvalidArgument(
+                f"{what} must be texts with at least one character other than *, _, - and space, got {text!r:.60}",
+                remedy="Pass a list of texts.",
+            )
     return texts
 
 
@@ -406,7 +376,7 @@ def _skeleton(name: str) -> str:
 
 
 def _glob(parts: list[str], name: str) -> bool:
-    """Whether a name fits a pattern that was cut at its stars: first and last stand at the ends, the others follow in order."""
+    """Whether a name matches a pattern that was split at its stars: the first and last part are at the ends, the others follow in order."""
     first, *middle, last = parts
     if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
         return False

@@ -1,4 +1,5 @@
-"""What differs between operating systems: syncing, the boot, clocks, processes and locks. The only module that asks which system it runs on.
+"""Differences between operating systems: syncing, the boot, clocks, processes and locks. The only module that checks which system it runs
+on.
 
     Linux          fsync reaches the disk. The kernel names each boot, CLOCK_BOOTTIME runs during sleep, /proc names processes.
     macOS          fsync stops at the drive's cache; F_FULLFSYNC reaches the disk. kern.bootsessionuuid names each boot, CLOCK_MONOTONIC_RAW
@@ -29,7 +30,7 @@ _NAMES = {"linux": "Linux", "darwin": "macOS"}
 
 
 def name() -> str:
-    """The name of the system, as people write it."""
+    """Return the usual name of the system."""
     return _NAMES.get(sys.platform, sys.platform)
 
 
@@ -39,7 +40,7 @@ def needs_full_sync() -> bool:
 
 
 def sync(descriptor: int) -> None:
-    """Write a file to the disk itself. Where the file system has no F_FULLFSYNC, fsync is all there is."""
+    """Write a file to the disk itself. Uses fsync if the file system has no F_FULLFSYNC."""
     if _FULL_SYNC is not None:
         with suppress(OSError):
             fcntl.fcntl(descriptor, _FULL_SYNC)
@@ -70,14 +71,14 @@ def sync_parents(folder: Path) -> None:
 
 
 def boot_ns() -> int:
-    """Nanoseconds since the machine booted, also while it sleeps."""
+    """Return the nanoseconds since the machine booted, including sleep."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW if sys.platform == "darwin" else time.CLOCK_MONOTONIC)
 
 
 def boot_id() -> str:
-    """The name of this boot. UNKNOWN_BOOT where the system has none: a guess from the wall clock would change when the clock is set."""
+    """Return the name of this boot, or UNKNOWN_BOOT if the system has none: a guess from the wall clock would change when the clock is set."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -96,7 +97,9 @@ def _sysctl(key: str) -> str | None:
 
 
 def process_name(pid: int) -> str:
-    """A name for a living process that no later process gets: pid namespace, pid and start time. Empty where the system does not say."""
+    """Return a name for a live process that no later process gets: pid namespace, pid and start time. Empty if the system does not provide
+    it.
+    """
     try:
         space = Path("/proc/self/ns/pid").readlink()
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -133,7 +136,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 _MARKS = 1 << 40
-"""Marks lie between this offset and its double: far behind the bytes that SQLite locks and behind the end of any file."""
+"""Marks are between this offset and its double: far beyond the bytes that SQLite locks and beyond the end of any file."""
 _FLOCK = "hhqqi4x"
 
 
@@ -159,5 +162,5 @@ def other_mark(descriptor: int, number: int) -> bool:
 
 
 def is_unsupported(error: OSError) -> bool:
-    """Whether a file system refused a call because it has nothing of this kind."""
+    """Whether a file system refused a call because it does not support it."""
     return error.errno in (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)

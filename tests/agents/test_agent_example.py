@@ -20,7 +20,7 @@ def test_the_killed_agent_goes_on_is_approved_and_pays_for_nothing_twice(tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     out = done.stdout
     assert "was killed (SIGKILL) in turn 3" in out
-    assert "2. It went on and is waiting: Let the agent call publish(" in out
+    assert "2. It resumed and is waiting: Let the agent call publish(" in out
     assert "research: 7 steps kept, 2 steps run" in out
     assert "3,600 tokens, $0.0600" in out
     assert "3. Published: note 1 (btree: reads are quick; lsm: writes are quick; log: both are simple)" in out

@@ -208,7 +208,7 @@ def test_the_plan_is_made_once_and_kept(store: everstep.Store, ways: Ways) -> No
 
 def test_a_plan_that_is_none_is_refused(store: everstep.Store) -> None:
     out = AgentLoop(Script("done"), plan=lambda state: None).run(store, "a", "t")
-    assert "plan returned None" in str(out.error)
+    assert "plan must return a plan, got None" in str(out.error)
 
 
 def test_an_agent_restored_from_a_capture_does_not_plan_again(store: everstep.Store) -> None:
@@ -329,7 +329,7 @@ def test_the_model_is_told_when_a_tool_fails(store: everstep.Store, ways: Ways) 
         ("failed", "LookupError:"),
         ("failed", "TypeError:"),
     ]
-    assert "there is no tool 'nothing'; there are fetch" in state.messages[-3]["content"]
+    assert "there is no tool 'nothing'; available: fetch" in state.messages[-3]["content"]
     assert state.tool_counts == {"fetch": 2, "nothing": 1}
     assert state.tool_results == {}
 
@@ -753,19 +753,19 @@ def test_a_run_that_another_has_open_is_left_alone(store: everstep.Store, ways: 
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"think": 5}, "think=5 is no function"),
-    ({"act": "x"}, "act='x' is no function"),
-    ({"plan": 1}, "plan=1 is no function"),
-    ({"max_turns": 0}, "max_turns=0"),
-    ({"errors": "hide"}, "errors='hide'"),
-    ({"cache": "search"}, "cache='search' is a text"),
-    ({"tools": [5]}, "is no tool"),
-    ({"tools": {"x": 5}}, "is no tool"),
-    ({"budget": {"money": 5}}, "a budget has no"),
-    ({"retry": 3}, "is no Retry"),
-    ({"timeout": 0}, "timeout must be a number of seconds above 0, got 0"),
-    ({"approve": asyncio.sleep}, "is an async function"),
-    ({"on_message": asyncio.sleep}, "is an async function"),
+    ({"think": 5}, "think must be a function, got 5"),
+    ({"act": "x"}, "act must be a function, got 'x'"),
+    ({"plan": 1}, "plan must be a function, got 1"),
+    ({"max_turns": 0}, "max_turns must be an integer of at least 1, got 0"),
+    ({"errors": "hide"}, "errors must be 'tell' or 'raise', got 'hide'"),
+    ({"cache": "search"}, "cache must be a list of tool names, got 'search'"),
+    ({"tools": [5]}, "a tool must be a function with a name"),
+    ({"tools": {"x": 5}}, "a tool must be a function with a name"),
+    ({"budget": {"money": 5}}, "unknown key .money. in a budget"),
+    ({"retry": 3}, "retry must be an everstep.Retry, got 3"),
+    ({"timeout": 0}, "timeout must be a number of seconds greater than 0, got 0"),
+    ({"approve": asyncio.sleep}, "must be a plain function, got the async function"),
+    ({"on_message": asyncio.sleep}, "must be a plain function, got the async function"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused_at_once(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):

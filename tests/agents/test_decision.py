@@ -67,7 +67,9 @@ def test_objects_of_a_client_are_understood_and_kept_as_plain_data() -> None:
     assert made.message == {"role": "assistant", "tool_calls": [TOOL_CALL]}
 
 
-@pytest.mark.parametrize(("arguments", "fault"), [("{q: x}", "the arguments are no JSON:"), ("[1]", "the arguments are no JSON object")])
+@pytest.mark.parametrize(
+    ("arguments", "fault"), [("{q: x}", "the arguments are not valid JSON:"), ("[1]", "the arguments must be a JSON object")]
+)
 def test_arguments_that_are_no_json_are_told_to_the_model(arguments: str, fault: str, store: everstep.Store) -> None:
     bad = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "search", "arguments": arguments}}]}
     assert str(Decision.of(bad).actions[0].fault).startswith(fault)
@@ -117,7 +119,7 @@ def test_an_action_that_is_none_is_refused(bad: Any) -> None:
 
 
 def test_what_is_no_action_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="'search' is no action"):
+    with pytest.raises(InvalidArgument, match="an action must be an Action or a dict with tool and input, got 'search'"):
         Decision(actions=["search"])  # type: ignore[list-item]
 
 

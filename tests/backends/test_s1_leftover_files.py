@@ -259,7 +259,7 @@ def test_S1_a_store_that_was_copied_with_its_wal_opens_with_or_without_its_witne
 
 def test_S1_repair_does_not_write_beside_leftovers(made: Path, folder: Path) -> None:
     target = lay_out(made, folder / "t", None, ("-seen",))
-    with pytest.raises(InvalidArgument, match="-seen exists already"):
+    with pytest.raises(InvalidArgument, match="-seen already exists"):
         everstep.repair(made / "base", target)
     assert Path(f"{target}-seen").exists()
 

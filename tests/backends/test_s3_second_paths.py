@@ -90,7 +90,7 @@ def test_S3_the_message_names_the_links_and_removing_one_is_enough(tmp_path: Pat
         with pytest.raises(SecondPath, match="has 2 names") as caught:
             everstep.open(tmp_path / name)
     assert sorted(tmp_path.rglob("*")) == before
-    find = caught.value.remedy.partition("This lists them: ")[2].partition(" (or")[0]
+    find = caught.value.remedy.partition("This command lists them: ")[2].partition(" (or")[0]
     listed = subprocess.run(["sh", "-c", find], capture_output=True, text=True, check=True).stdout.split()
     assert sorted(listed) == [str(path), str(tmp_path / "t.db")]
     (tmp_path / "t.db").unlink()

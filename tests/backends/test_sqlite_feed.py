@@ -494,7 +494,7 @@ def test_a_letter_with_a_column_of_the_wrong_type_is_named(tmp_path: Path) -> No
     connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'STRICT, WITHOUT', 'WITHOUT') WHERE name = 'letters'")
     connection.close()
     ask(path, "UPDATE letters SET body = 'text'")
-    with pytest.raises(DamagedRun, match="a letter of run 'r0'"):
+    with pytest.raises(DamagedRun, match="a message of run 'r0'"):
         backend.letters("r0")
     ask(path, "UPDATE letters SET \"check\" = 'text'")
     other = new_run("other")

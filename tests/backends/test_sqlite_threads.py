@@ -257,7 +257,7 @@ def test_where_no_thread_is_to_be_had_a_commit_was_not_made_and_the_next_one_is(
 
     with monkeypatch.context() as patch:
         patch.setattr("everstep.threads.background.start_new_thread", no_thread)
-        with pytest.raises(StoreBusy, match="got no thread: can't start new thread") as raised:
+        with pytest.raises(StoreBusy, match="could not start a thread: can't start new thread") as raised:
             backend.submit(commit, settled.append)
     assert settled == []
     assert (raised.value.written, raised.value.code) == ("no", "E407")

@@ -87,5 +87,5 @@ def test_a_file_of_another_kind_is_not_called_missing(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no store can be made"):
+    with pytest.raises(StoreError, match="cannot create a store"):
         open_backend(tmp_path / "missing" / "x.db")

@@ -22,7 +22,7 @@ IMPORT = ("--import", str(PROGRAMS))
 
 # Each command with what it must print: a pattern in what a pipe gets on stdout, one on stderr, and one on a terminal.
 TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
-    "init": ((), r"\A\Z", r"there is already .*store\.db", r"there is already"),
+    "init": ((), r"\A\Z", r"Already exists: .*store\.db", r"Already exists: "),
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
     "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago)  chat, prod  a chat"),
     "show": (("loop",), rf"loop@6 +manual  {ISO}  add#5 +turn 6", r"\A\Z", r"loop@3 .* half +turn 3"),
@@ -46,30 +46,40 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "fork": (
         ("loop@2", "other"),
         r"\Aother\n\Z",
-        r"forked from loop@2; the program that drives it goes on",
-        r"\Aother\nforked from loop@2",
+        r"Forked from loop@2. To continue, run the program that opens it.",
+        r"\Aother\nForked from loop@2",
     ),
-    "answer": (("waits", "boss", "yes"), r"\A\Z", r"answered; everstep resume waits --import MODULE goes on with it", r"answered"),
+    "answer": (
+        ("waits", "boss", "yes"),
+        r"\A\Z",
+        r"Answer recorded. To continue: everstep resume waits --import MODULE",
+        r"Answer recorded",
+    ),
     "pause": (("waits",), r"\A\Z", r"waits: waiting", r"waits: waiting"),
     "cancel": (("waits",), r"\A\Z", r"waits: cancelled", r"waits: cancelled"),
     "enqueue": (("hello", *IMPORT, "--id", "q"), r"\Aq\n\Z", r"\Aenqueued in default\n\Z", r"\Aq\nenqueued in default\n\Z"),
     "queues": ((), r"mail +0 +0 +0 +0 +3 at once", r"\A\Z", r"mail +0 +0 +0 +0 +3 at once"),
-    "limit": (("mail", "--rate", "10/60s"), r"\Amail: 3 at once, 10 in 1 min\n\Z", r"\A\Z", r"\Amail: 3 at once, 10 in 1 min\n\Z"),
+    "limit": (("mail", "--rate", "10/60s"), r"\Amail: 3 at once, 10 per 1 min\n\Z", r"\A\Z", r"\Amail: 3 at once, 10 per 1 min\n\Z"),
     "schedule": (("daily", "hello", "--cron", "0 0 * * *", *IMPORT), rf"\Adaily: next at {ISO}\n\Z", r"\A\Z", r"daily: next at "),
     "schedules": ((), rf"nightly +hello +0 3 \* \* \* +Europe/Berlin +{ISO} +once +default", r"\A\Z", r"nightly +hello "),
-    "unschedule": (("nightly",), r"\A\Z", r"\Aforgot nightly\n\Z", r"forgot nightly"),
+    "unschedule": (("nightly",), r"\A\Z", r"\ARemoved schedule nightly\.\n\Z", r"Removed schedule nightly"),
     "checkpoint": (("loop", "--state", "state.json"), r"\Aloop@7\n\Z", r"\A\Z", r"\Aloop@7\n\Z"),
     "restore": (("alternative",), r'"topic": "coffee"', r"\A\Z", r'"topic": "coffee"'),
-    "tag": (("loop@2", "early"), r"\A\Z", r"loop@early is loop@2", r"loop@early is loop@2"),
-    "prune": (("loop", "--keep-last", "2"), r"\Aloop@1  .*\nloop@2  .*\nloop@4  .*\n\Z", r"3 states dropped", r"3 states dropped"),
-    "gc": ((), r"\A\Z", r"0 chunks freed, 0 B; .* given back", r"0 chunks freed"),
-    "cleanup": (("--keep-last", "2", "--yes"), r"loop@4  ", r"0 runs deleted", r"0 runs deleted"),
+    "tag": (("loop@2", "early"), r"\A\Z", r"loop@early now names loop@2", r"loop@early now names loop@2"),
+    "prune": (
+        ("loop", "--keep-last", "2"),
+        r"\Aloop@1  .*\nloop@2  .*\nloop@4  .*\n\Z",
+        r"Dropped 3 states \(.*\)\. Run `everstep gc`",
+        r"Dropped 3 states",
+    ),
+    "gc": ((), r"\A\Z", r"Freed 0 chunks \(0 B\) and returned .* to the disk", r"Freed 0 chunks"),
+    "cleanup": (("--keep-last", "2", "--yes"), r"loop@4  ", r"Deleted 0 runs", r"Deleted 0 runs"),
     "verify": (("--depth", "full"), r"\A\Z", r"all good: 7 runs, \d+ records, \d+ chunks", r"all good: 7 runs"),
     "repair": ((".everstep/store.db", "new.db"), r"7 runs", r"\A\Z", r"7 runs"),
-    "doctor": ((), r"✓ engine: SQLite .*\n(.*\n)*! verify: it was never verified", r"\A\Z", r"! verify: it was never verified"),
-    "migrate": ((), r"\A\Z", r"the store has format \d+, that of this version", r"that of this version"),
+    "doctor": ((), r"✓ engine: SQLite .*\n(.*\n)*! verify: never verified", r"\A\Z", r"! verify: never verified"),
+    "migrate": ((), r"\A\Z", r"The store already has format \d+, the one of this version", r"the one of this version"),
     "config": (("show", "store"), r"store ", r"\A\Z", r"store "),
-    "completion": (("bash",), r"_everstep_completion", r"to have it always: eval", r"_everstep_completion"),
+    "completion": (("bash",), r"_everstep_completion", r"To install it permanently: eval", r"_everstep_completion"),
     "explain": (("E301",), r"\AE301 LeaseHeld: Another writer has the run open\.", r"\A\Z", r"E301 LeaseHeld"),
 }
 ENDS = {"resume": 1, "doctor": 6}
@@ -166,11 +176,11 @@ def test_run_takes_a_yaml_document(empty: Shop) -> None:
     ("target", "said"),
     [
         ("nothing.yaml", "nothing.yaml"),
-        ("no.such.module:f", "there is no module"),
-        ("nothing.py:f", "there is no file"),
+        ("no.such.module:f", "module 'no.such.module' was not found"),
+        ("nothing.py:f", "does not exist"),
         (f"{PROGRAMS}:nobody", "has no 'nobody'"),
         (f"{PROGRAMS}:time", "time"),
-        ("plain", "names no workflow"),
+        ("plain", "the target must be a YAML file"),
     ],
 )
 def test_a_target_that_makes_no_sense_is_named(target: str, said: str, empty: Shop) -> None:
@@ -226,13 +236,13 @@ def test_runs_goes_on_behind_a_page(shop: Shop) -> None:
         after = ["--after", str(data["next"])]
     assert all_of_them == [LONG[1], LONG[0], "alternative", "loop", "broken", "waits", "done"]
     called = shop.call("runs", "-n", "3")
-    assert re.search(r"there are more: --after \d+", called.err)
+    assert re.search(r"More runs: --after \d+", called.err)
 
 
 def test_runs_says_why_it_shows_nothing(shop: Shop, tmp_path: Path) -> None:
-    assert shop.call("runs", "--status", "queued").err == "no run fits\n"
+    assert shop.call("runs", "--status", "queued").err == "No run matches.\n"
     shop.call("init", "--store", str(tmp_path / "other.db")).ok()
-    assert shop.call("runs", "--store", str(tmp_path / "other.db")).err == "no runs\n"
+    assert shop.call("runs", "--store", str(tmp_path / "other.db")).err == "No runs.\n"
 
 
 def test_show_tells_of_a_run_and_of_a_checkpoint(shop: Shop) -> None:
@@ -272,7 +282,7 @@ def test_log_tells_the_whole_story_or_the_end_of_it(shop: Shop) -> None:
     assert "└─ fork alternative" in shop.call("log", "loop").out
     short = shop.call("log", "loop", "-n", "2")
     assert len(short.lines) <= 3
-    assert re.search(r"\d+ earlier entries; --all shows them", short.err)
+    assert re.search(r"\d+ earlier entries: use --all to show them", short.err)
     assert [e["position"] for e in shop.json("log", "loop", "-n", "2")["events"]] == [
         e["position"] for e in shop.json("log", "loop", "--all")["events"]
     ][-2:]
@@ -443,7 +453,7 @@ def test_an_answer_from_standard_input_is_read_once(shop: Shop) -> None:
 
 
 def test_only_a_run_of_a_workflow_is_said_to_be_resumed(shop: Shop) -> None:
-    assert "everstep resume other --import MODULE goes on" in shop.call("fork", "done@priced", "other").err
+    assert "To continue: everstep resume other --import MODULE" in shop.call("fork", "done@priced", "other").err
     assert "everstep resume" not in shop.call("fork", "loop", "another").err
     with shop.open() as store, pytest.raises(ValueError), store.run("loop-failed"):
         raise ValueError("no luck")
@@ -472,7 +482,7 @@ def test_pause_and_cancel_are_heard_by_a_process_that_drives_the_run(shop: Shop)
         child = shop.spawn("run", f"{PROGRAMS}:slow", str(flag), "--id", f"slow-{name}")
         child.expect_exact("nap#1")
         said = shop.call(name, f"slow-{name}", "--reason", "enough")
-        assert "asked; its process stops at its next step" in said.err
+        assert "requested; its process stops at the next step" in said.err
         called: Called = ended(child)
         assert f"slow-{name}: {status}" in plain(called.out)
         assert called.code == code
@@ -543,7 +553,7 @@ def test_cleanup_says_beforehand_exactly_which_runs_it_then_deletes(shop: Shop) 
 def test_cleanup_asks_a_person_before_it_deletes(shop: Shop) -> None:
     before = shop.counts()
     child = shop.spawn("cleanup", "--completed", "delete", "--keep-within", "0s")
-    child.expect(r"\d runs would be deleted for good. Go on\? \[y/N\]: ")
+    child.expect(r"This deletes \d runs permanently. Continue\? \[y/N\]: ")
     child.sendline("n")
     assert ended(child).code == 1
     assert shop.counts() == before
@@ -608,7 +618,7 @@ def test_migrate_brings_an_old_store_up(empty: Shop, monkeypatch: pytest.MonkeyP
     before = place.read_bytes()
     said = empty.json("migrate", "--dry-run", "--store", "old.db")
     assert (said["from"], said["to"]) == (0, 1)
-    assert empty.call("migrate", "--dry-run", "--store", "old.db").ok().err == "format 0 would become format 1\n"
+    assert empty.call("migrate", "--dry-run", "--store", "old.db").ok().err == "Would migrate the store from format 0 to format 1.\n"
     assert place.read_bytes() == before
     done = empty.json("migrate", "--store", "old.db")
     assert (done["from"], done["to"]) == (0, 1)
@@ -625,7 +635,7 @@ def test_a_pair_without_a_name_or_a_value_is_refused_by_every_option(option: tup
         more = ("--state", "s.json") if option[0] == "checkpoint" else ()
         called = shop.call(*option, text, *more)
         assert called.code == 2, called.err
-        assert f"{option[-1]} '{text}' is no " in called.err
+        assert re.search(rf"{option[-1]} must be \w+=VALUE, got '{text}'", called.err)
     assert shop.counts() == before
 
 

@@ -128,7 +128,7 @@ def test_four_is_for_a_run_that_a_live_process_holds_open(shop: Shop) -> None:
         assert f"process {child.pid}" in called.err
         said(called)
         assert shop.pipe("state", "loop", "topic").ok().out == '"tea"\n'  # to read needs no leave
-        assert "open in a process now" in shop.pipe("show", "loop").out
+        assert "open in a process" in shop.pipe("show", "loop").out
         assert re.search(r"^loop +running\*", shop.pipe("runs").out, re.MULTILINE)
     finally:
         end(child)
@@ -232,12 +232,12 @@ def test_an_error_is_json_on_stderr_if_json_was_asked_for(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("args", "message", "remedy"),
     [
-        (("shw",), "No such command 'shw'. Did you mean show?", "everstep [OPTIONS] [COMMAND] [ARGS]...; `everstep --help` says more."),
-        (("show",), "Missing argument 'REF'.", "everstep show [OPTIONS] REF; `everstep show --help` says more."),
+        (("shw",), "No such command 'shw'. Did you mean show?", "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)"),
+        (("show",), "Missing argument 'REF'.", "Usage: everstep show [OPTIONS] REF (more: `everstep show --help`)"),
         (
             ("runs", "-n", "x"),
             "Invalid value for '--limit' / '-n': 'x' is not",
-            "everstep runs [OPTIONS]; `everstep runs --help` says more.",
+            "Usage: everstep runs [OPTIONS] (more: `everstep runs --help`)",
         ),
     ],
 )

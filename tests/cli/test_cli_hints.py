@@ -33,7 +33,7 @@ def test_F6_other_mistakes_keep_their_hint(shop: Shop) -> None:
     for typed in (["--nope", "cancel"], ["--store", "x"], ["cancel"], ["cancel", "--nope"]):
         said = shop.call(*typed)
         assert said.code == 2
-        assert "says more" in said.err
+        assert "(more: `" in said.err
 
 
 def test_F6_a_dict_that_has_a_key_twice_is_refused(shop: Shop) -> None:

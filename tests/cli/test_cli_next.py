@@ -77,7 +77,7 @@ def test_a_run_that_failed_is_resumed_as_it_is_said(flows: Shop) -> None:
 def test_a_run_that_is_answered_or_forked_is_resumed_as_it_is_said(flows: Shop) -> None:
     asked = flows.pipe("run", "flows.py:asks", "--id", "a").ok()
     answered = typed(flows, asked.err, r"\n  (everstep answer a boss VALUE)\n", VALUE="yes").ok()
-    assert typed(flows, answered.err, r"(everstep resume a --import MODULE) goes on", MODULE="flows.py").ok().out == "yes\n"
+    assert typed(flows, answered.err, r"To continue: (everstep resume a --import MODULE)", MODULE="flows.py").ok().out == "yes\n"
 
 
 def test_a_gate_is_answered_anew_on_a_fork(flows: Shop) -> None:
@@ -111,7 +111,7 @@ def test_a_run_that_a_signal_stopped_is_resumed_as_it_is_said(flows: Shop, numbe
     if process.returncode == 0:  # it was faster
         return
     assert process.returncode == 128 + number
-    assert typed(flows, said, r"s: stopped \(signal \w+\); (everstep resume s --import flows.py) goes on with it").ok().out == "slept\n"
+    assert typed(flows, said, r"s: stopped \(signal \w+\)\. To continue: (everstep resume s --import flows.py)").ok().out == "slept\n"
 
 
 def test_a_failed_run_shows_its_traceback(flows: Shop) -> None:
@@ -167,15 +167,15 @@ def test_a_store_that_was_put_back_is_accepted_as_it_is_said(flows: Shop) -> Non
 def test_a_store_that_is_missing_is_made_where_it_was_asked_for(flows: Shop) -> None:
     missing = flows.pipe("runs", "-s", "other place.db")
     assert missing.code == 1
-    typed(flows, missing.err, r"`(everstep init --store 'other place.db')` makes one there").ok()
+    typed(flows, missing.err, r"Create one: `(everstep init --store 'other place.db')`").ok()
     flows.pipe("runs", "-s", "other place.db").ok()
 
 
 def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
-    assert "hint: --store names another; `everstep init` makes a new one." in flows.pipe("runs", "-s", "flows.py").err
+    assert "hint: Name another store with --store, or create one with `everstep init`." in flows.pipe("runs", "-s", "flows.py").err
     (Path(flows.folder) / "empty.db").touch()
     refused = flows.pipe("init", "-s", "empty.db")
-    assert "remove the file" in refused.err
+    assert "delete it; Everstep will create a new store" in refused.err
     (Path(flows.folder) / "empty.db").unlink()
     flows.pipe("init", "-s", "empty.db").ok()
 
@@ -184,8 +184,8 @@ def test_what_is_no_store_is_not_said_to_be_made_into_one(flows: Shop) -> None:
     ("url", "options", "words"),
     [
         ("s.db", {"durabilty": "sync"}, "Did you mean durability"),
-        ("s.db", {"nonsense": 1}, "Such a store has create, busy_ms"),
-        ("memory://", {"create": False}, "Such a store has none of its own"),
+        ("s.db", {"nonsense": 1}, "The options of such a store: create, busy_ms"),
+        ("memory://", {"create": False}, "The options of such a store: seal"),
     ],
 )
 def test_an_option_that_a_store_does_not_have_is_refused(tmp_path: Path, url: str, options: dict[str, object], words: str) -> None:
@@ -205,10 +205,10 @@ def test_a_list_says_which_runs_are_open_and_which_nobody_drives(flows: Shop) ->
         row = attempt_of(store.run("left").__enter__()).row
         assert row is not None
         assert "left" in flows.terminal("runs").out
-        assert "* open in a process now" in flows.terminal("runs").out
+        assert "* a process has the run open" in flows.terminal("runs").out
         store.keeper.release(row)
-        assert "nobody drives 1 running run; everstep resume goes on with left" in flows.terminal("runs").out
-        assert "nobody drives" not in flows.pipe("runs").err
+        assert "1 run is marked running but its process has died. To continue: everstep resume left" in flows.terminal("runs").out
+        assert "has died" not in flows.pipe("runs").err
 
 
 def test_a_command_to_type_holds_what_a_shell_needs_and_a_traceback_holds_nothing_that_a_terminal_obeys(flows: Shop) -> None:

@@ -74,10 +74,10 @@ def test_the_talk_has_colours_on_a_terminal_only(shop: Shop) -> None:
 def test_times_are_relative_for_people_and_exact_for_programs(shop: Shop) -> None:
     iso = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     on_terminal = plain(shop.terminal("show", "loop").out)
-    assert re.search(r"begun +(now|\d+ (s|min|h) ago)", on_terminal)
+    assert re.search(r"began +(now|\d+ (s|min|h) ago)", on_terminal)
     assert not re.search(iso, on_terminal)
     in_pipe = shop.pipe("show", "loop").out
-    assert re.search(rf"begun +{iso}", in_pipe)
+    assert re.search(rf"began +{iso}", in_pipe)
     assert " ago" not in in_pipe
     with shop.open() as store:
         at = store.get("loop").created_at
@@ -205,7 +205,7 @@ def test_a_store_in_a_path_with_spaces_and_signs(empty: Shop) -> None:
 
 def test_the_store_comes_from_the_argument_before_the_environment(shop: Shop) -> None:
     shop.call("init", "--store", "other.db").ok()
-    assert shop.pipe("runs", EVERSTEP_STORE="other.db").err == "no runs\n"
+    assert shop.pipe("runs", EVERSTEP_STORE="other.db").err == "No runs.\n"
     assert "loop" in shop.pipe("runs", "--store", str(shop.path), EVERSTEP_STORE="other.db").out
 
 

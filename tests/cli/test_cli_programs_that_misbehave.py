@@ -113,11 +113,11 @@ def test_a_command_without_standard_output_or_error_does_its_work(shop: Shop) ->
 def test_an_answer_that_does_not_fit_says_so(shop: Shop) -> None:
     done = run_without(shop, ">/dev/full", "show", "loop")
     assert done.returncode == 1
-    assert "error: the answer cannot be written: No space left on device [E000]" in done.stderr
-    assert "hint: Make room where it goes." in done.stderr
+    assert "error: the output cannot be written: No space left on device [E000]" in done.stderr
+    assert "hint: Free some space where the output is written." in done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_named_as_it_was_given(shop: Shop) -> None:
     called = shop.pipe("restore", "loop", "-o", "nowhere/state.json")
     assert called.code == 2
-    assert called.err.startswith("error: nowhere/state.json cannot be written: there is no folder 'nowhere' [E104]\nhint: ")
+    assert called.err.startswith("error: nowhere/state.json cannot be written: the folder 'nowhere' does not exist [E104]\nhint: ")

@@ -38,14 +38,14 @@ def test_an_enqueued_run_is_there_once(empty: Shop) -> None:
     again = empty.json("enqueue", "hello", *IMPORT, "--dedupe", "x")
     assert (first["new"], again["new"], again["run"]) == (True, False, first["run"])
     empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok()
-    assert empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok().err == "is there already: queued\n"
+    assert empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok().err == "already exists: queued\n"
     assert empty.call("enqueue", "hello", "Bo", *IMPORT, "--id", "h").code == exit_codes.CONFLICT
 
 
 def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(empty: Shop) -> None:
     called = empty.pipe("enqueue", "elsewhere", "1", "--id", "e").ok()
     assert called.out == "e\n"
-    assert "no workflow 'elsewhere' is known here: its arguments are not checked" in called.err
+    assert "Workflow 'elsewhere' is not defined here, so its arguments are not checked" in called.err
     assert empty.pipe("enqueue", "elsewhere", "--quiet").ok().err == ""
 
 
@@ -53,13 +53,13 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
     ("args", "said"),
     [
         (("hello", "1", "2", *IMPORT), "too many positional arguments"),
-        ((f"{PROGRAMS}:nap",), "is no workflow, and no worker would find it"),
+        ((f"{PROGRAMS}:nap",), "is not a workflow, so no worker would find it"),
         ((f"{PROGRAMS}:nothing",), "has no 'nothing'"),
-        (("nowhere.py:flow",), "nowhere.py' [E104]"),
-        (("hello", "queue=x", *IMPORT), "an argument named queue cannot be given by its name"),
-        (("hello", "--queue", "a b", *IMPORT), "is no name of a queue"),
-        (("hello", "--delay", "soon", *IMPORT), "is no time span"),
-        (("hello", "--priority", "9999999999", *IMPORT), "is no whole number"),
+        (("nowhere.py:flow",), "nowhere.py' does not exist [E104]"),
+        (("hello", "queue=x", *IMPORT), "the argument 'queue' cannot be given by name"),
+        (("hello", "--queue", "a b", *IMPORT), "invalid name of a queue"),
+        (("hello", "--delay", "soon", *IMPORT), "must be a time span such as 30s, 15min, 2h, 3d or 1w, got 'soon'"),
+        (("hello", "--priority", "9999999999", *IMPORT), "priority must be an integer from -2,147,483,648 to 2,147,483,647"),
         (("hello", "--id", "a b", *IMPORT), "a b"),
         (("hello", "--key", "k" * 300, *IMPORT), "key"),
     ],
@@ -93,7 +93,7 @@ def test_whoever_waits_gets_the_outcome(empty: Shop) -> None:
 
 def test_queues_tell_what_waits_and_what_happened(empty: Shop) -> None:
     empty.call("init").ok()
-    assert "no queues" in empty.call("queues").ok().err
+    assert "No queues" in empty.call("queues").ok().err
     assert empty.json("queues") == []
     for n in range(3):
         empty.call("enqueue", "hello", *IMPORT, "--id", f"h{n}").ok()
@@ -116,7 +116,7 @@ def test_a_limit_that_is_not_named_stays(empty: Shop) -> None:
     empty.call("init").ok()
     assert empty.call("limit", "mail").ok().out == "mail: no limits\n"
     empty.call("limit", "mail", "--concurrency", "2", "--rate", "10/2min").ok()
-    assert empty.call("limit", "mail", "--per-key", "1").ok().out == "mail: 2 at once, 1 of a key, 10 in 2 min\n"
+    assert empty.call("limit", "mail", "--per-key", "1").ok().out == "mail: 2 at once, 1 per key, 10 per 2 min\n"
     with empty.open() as store:
         assert limits_of(store, "mail") == Limits(2, 1, 10, 120_000_000)
     assert empty.json("limit", "mail", "--none", "--rate", "5/h") == {
@@ -158,21 +158,21 @@ def test_runs_of_a_queue_are_listed_with_their_places(empty: Shop) -> None:
     assert [run["id"] for run in empty.json("runs", "--queue", "mail")["runs"]] == ["later", "h"]
     with empty.open() as store:
         (held,) = store.keeper.claim(["mail"], ["hello"], 1, [])
-        assert f"held by {store.keeper.worker.id}" in empty.call("show", held.run).ok().out
+        assert f"taken by {store.keeper.worker.id}" in empty.call("show", held.run).ok().out
 
 
 def test_after_an_answer_a_worker_goes_on_with_a_run_of_a_queue(empty: Shop) -> None:
     empty.call("enqueue", "order", "tea", *IMPORT, "--id", "o").ok()
     with empty.open() as store:
         store.worker().run(until_idle=True)
-        assert empty.call("answer", "o", "boss", "yes").ok().err == "answered; a worker goes on with it\n"
+        assert empty.call("answer", "o", "boss", "yes").ok().err == "Answer recorded. A worker will resume the run.\n"
         store.worker().run(until_idle=True)
         assert store.get("o").status == "succeeded"
 
 
 def test_show_tells_the_queue_of_a_run_that_has_ended(empty: Shop) -> None:
     empty.call("enqueue", "hello", *IMPORT, "--id", "h", "--priority", "3", "--key", f"of {KEY}").ok()
-    assert re.search(r"queue +default, priority 3, key of \[redacted\]\nplace +ready since ", empty.call("show", "h").ok().out)
+    assert re.search(r"queue +default, priority 3, key of \[redacted\]; ready since ", empty.call("show", "h").ok().out)
     assert empty.json("show", "h")["place"]["key"] == "of [redacted]"
     with empty.open() as store:
         store.worker().run(until_idle=True)
@@ -184,7 +184,7 @@ def test_show_tells_the_queue_of_a_run_that_has_ended(empty: Shop) -> None:
 
 def test_schedules_are_kept_changed_and_forgotten(empty: Shop) -> None:
     empty.call("init").ok()
-    assert "no schedules" in empty.call("schedules").ok().err
+    assert "No schedules" in empty.call("schedules").ok().err
     made = empty.json(
         "schedule", "nightly", "hello", f"name={KEY}", "--cron", "0 3 * * *", "--zone", "Europe/Berlin", "--missed", "skip", *IMPORT
     )
@@ -202,13 +202,13 @@ def test_schedules_are_kept_changed_and_forgotten(empty: Shop) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("n", "hello", "--cron", "often"), "is no cron expression"),
+        (("n", "hello", "--cron", "often"), "invalid cron expression"),
         (("n", "hello", "--cron", "0 0 30 2 *"), "30 2"),
-        (("n", "hello", "--cron", "* * * * *", "--zone", "Nowhere"), "is no time zone"),
+        (("n", "hello", "--cron", "* * * * *", "--zone", "Nowhere"), "unknown time zone"),
         (("n", "hello"), "Missing option '--cron'"),
         (("a b", "hello", "--cron", "* * * * *"), "a b"),
         (("n", "hello", "1", "2", "--cron", "* * * * *"), "too many positional arguments"),
-        (("n", "hello", "cron=1", "--cron", "* * * * *"), "an argument named cron"),
+        (("n", "hello", "cron=1", "--cron", "* * * * *"), "the argument 'cron'"),
         (("n", "hello", "--cron", "* * * * *", "--missed", "perhaps"), "'perhaps' is not one of"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
@@ -227,7 +227,7 @@ def test_the_doctor_sees_a_queue_that_nobody_works_on(empty: Shop) -> None:
         assert "queues:" not in empty.call("doctor").out
         time.advance(11 * 60)
         said = empty.call("doctor").out
-        assert "! queues: 1 run is ready in queue 'mail', and none was taken in 10 minutes\n    Start a worker" in said
+        assert "! queues: 1 run is ready in queue 'mail', but no worker has claimed a run for 10 minutes\n    Start a worker" in said
         empty.call("limit", "mail", "--rate", "1/d").ok()
         assert "queues:" not in empty.call("doctor").out
 

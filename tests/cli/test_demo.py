@@ -25,7 +25,7 @@ import everstep
 from everstep import errors
 from everstep.demo import agent, corpus, invitation, model
 from everstep.demo.child import Child
-from everstep.demo.figures import Facts
+from everstep.demo.figures import Figures
 from everstep.demo.folder import MARK, stage
 from everstep.demo.play import FORK, RUN, UNDISTURBED, play
 
@@ -41,7 +41,7 @@ class Played:
 
     folder: Path
     text: str
-    facts: Facts
+    facts: Figures
     before: dict[str, object]
     """What the demo that was played in the same folder before has shown."""
 
@@ -144,7 +144,7 @@ def test_the_text_says_the_same_as_the_facts(played: Played) -> None:
     assert text.count("✓ judge#") == 5
     assert text.count(facts.compared.answer) >= 3
     assert "NO" not in text
-    assert max(map(len, text.partition("All of it")[0].splitlines())) <= 80
+    assert max(map(len, text.partition("Everything is still there")[0].splitlines())) <= 80
     assert "\x1b" not in text
 
 
@@ -249,7 +249,7 @@ def test_the_doomed_call_does_not_end_by_itself_however_late_the_kill_comes(tmp_
 
 
 def test_a_worker_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
-    failed = pytest.raises(everstep.EverstepError, match=r"played the run 'r', ended with 1: .*E401")
+    failed = pytest.raises(everstep.EverstepError, match=r"executed the run 'r', ended with 1: .*E401")
     with stage(tmp_path) as ours, Child(ours, "start", "r") as child, failed:  # there is no store yet
         child.end()
 
@@ -258,7 +258,7 @@ def test_a_folder_with_anything_else_in_it_is_refused_and_stays_as_it_is(tmp_pat
     foreign = tmp_path / "mine"
     foreign.mkdir()
     (foreign / "store.db").write_text("precious")
-    refused(foreign, "has something in it that is not the demo's: 'store.db'")
+    refused(foreign, "contains a file that the demo did not create: 'store.db'")
     assert (foreign / "store.db").read_text() == "precious"
     (foreign / MARK).touch()
     (foreign / "thesis.txt").write_text("precious, too")
@@ -270,8 +270,8 @@ def test_a_file_or_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
-    refused(tmp_path / "file", "is no folder of the demo")
-    refused(tmp_path / "link", "is no folder of the demo")
+    refused(tmp_path / "file", "is not a folder of the demo")
+    refused(tmp_path / "link", "is not a folder of the demo")
 
 
 def refused(folder: Path, why: str) -> None:
@@ -284,7 +284,7 @@ def refused(folder: Path, why: str) -> None:
 def test_a_folder_that_another_demo_plays_in_is_left_to_it(tmp_path: Path) -> None:
     with (tmp_path / MARK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(errors.StoreBusy, match="another demo is playing"):
+        with pytest.raises(errors.StoreBusy, match="another demo is running"):
             play(tmp_path, lambda _: None, lambda text, _: text)
 
 
@@ -312,7 +312,7 @@ def test_a_current_folder_that_cannot_be_written_is_a_sentence_and_exit_1() -> N
     done = subprocess.run(DEMO, cwd="/sys/kernel", env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "the folder 'everstep-demo' cannot be written" in done.stderr
+    assert "cannot write to the folder 'everstep-demo'" in done.stderr
     assert "--dir" in done.stderr
     assert "Traceback" not in done.stderr
 

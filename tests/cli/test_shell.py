@@ -19,7 +19,7 @@ from terminal import Terminal
 
 import everstep
 from everstep.cli.shell import words
-from everstep.cli.shell.history import MOST, History, place
+from everstep.cli.shell.history import MOST, History, path
 from everstep.errors import Waiting
 from everstep.redact import Redactor
 
@@ -190,7 +190,7 @@ def test_commands_can_be_given_as_an_option(store: Path, folder: Path) -> None:
     [
         ("log 'x", "no closing quotation"),
         ("rusn", "Did you mean run or runs"),
-        ("shell", "This is the shell."),
+        ("shell", "You are already in the shell."),
         ("runs --nonsense", "No such option"),
         ("use", "Missing argument 'RUN'"),
         ("show", "Missing argument 'REF'"),
@@ -209,7 +209,7 @@ def test_input_that_is_no_text_is_refused(store: Path, folder: Path) -> None:
     command = [sys.executable, "-m", "everstep", "shell"]
     done = subprocess.run(command, input=b"state alpha n\n\xff\xfe\n", cwd=folder, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, b"2\n")
-    assert b"no text in UTF-8" in done.stderr
+    assert b"standard input must be UTF-8 text" in done.stderr
     assert b"Traceback" not in done.stderr
 
 
@@ -240,7 +240,7 @@ def test_the_current_run_is_taken_where_none_is_named(store: Path, folder: Path)
     lines = ["use alpha", "state n", "state @1 n", "state ~1 n", "diff @1 @2", "tag good", "state @good n", "restore beta"]
     done = script(folder, *lines)
     assert done.stdout == "2\n1\n1\n~ n: 1 -> 2\n2\n", done.stderr
-    assert "alpha@good is alpha@2" in done.stderr
+    assert "alpha@good now names alpha@2" in done.stderr
     assert done.returncode == 3  # a run that is named is the one that is meant
 
 
@@ -344,7 +344,7 @@ def test_an_agent_of_async_functions_takes_another_task_too(folder: Path) -> Non
 
 def test_a_task_is_for_agents_only(waiting: Path, folder: Path) -> None:
     done = script(folder, "resume o1 --task x", options=("--import", "flows.py"))
-    assert (done.returncode, "o1 is none" in done.stderr) == (2, True)
+    assert (done.returncode, "o1 is not one" in done.stderr) == (2, True)
 
 
 def test_an_answer_can_come_with_the_resume(waiting: Path, folder: Path) -> None:
@@ -370,7 +370,7 @@ def test_the_banner_names_the_store_and_counts_it(store: Path, at: Callable[...,
     assert f"everstep {everstep.__version__}" in said
     assert f"store: sqlite {store}" in said
     assert "2 runs (1 failed, 1 succeeded), 2 checkpoints" in said or "2 runs (1 succeeded, 1 failed), 2 checkpoints" in said
-    assert "help lists the commands" in said
+    assert "Type help for a list of commands" in said
     assert "exit" in said
     shell.type("exit\r")
     assert shell.end() == 0
@@ -378,16 +378,16 @@ def test_the_banner_names_the_store_and_counts_it(store: Path, at: Callable[...,
 
 def test_a_folder_without_a_store_is_offered_one(folder: Path, at: Callable[..., AtTerminal]) -> None:
     no = at()
-    assert "there is no store at" in no.until("Make one")
-    assert "`init` makes one" in no.enter("n")
+    assert "there is no store at" in no.until("Create one")
+    assert "Create one later with `init`" in no.enter("n")
     assert not (folder / ".everstep").exists()
     assert "there is no store" in no.enter("runs")
     yes = at()
-    yes.until("Make one")
+    yes.until("Create one")
     assert "`run FILE.yaml`" in yes.enter("")
     assert (folder / ".everstep" / "store.db").exists()
     again = at()
-    assert "no runs yet: `run FILE.yaml`" in again.until(PROMPT)
+    assert "No runs yet. Start one with `run FILE.yaml`" in again.until(PROMPT)
 
 
 def test_a_damaged_store_does_not_end_the_shell(store: Path, at: Callable[..., AtTerminal]) -> None:
@@ -487,7 +487,7 @@ def test_history_that_cannot_be_kept_lasts_as_long_as_the_shell(tmp_path: Path, 
     assert history.lines == ["runs"]
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert place() == tmp_path / ".local" / "state" / "everstep" / "history"
+    assert path() == tmp_path / ".local" / "state" / "everstep" / "history"
 
 
 def test_a_run_that_is_not_named_can_be_chosen(waiting: Path, at: Callable[..., AtTerminal]) -> None:
@@ -510,7 +510,7 @@ def test_a_gate_is_answered_in_the_middle_of_a_resume(waiting: Path, at: Callabl
     assert "gate boss: Spend it?" in shell.enter("resume o1", "Answer .yes, no.")
     assert "[E604]" in shell.enter("perhaps", "Answer .yes, no.")
     assert "gate boss 1: Spend it?" in shell.enter("yes", "Answer .yes, no.")
-    assert "o1 still waits" in shell.enter("")
+    assert "o1 is still waiting" in shell.enter("")
     shell.enter("resume o1", "Answer .yes, no.")
     assert "o1: succeeded" in shell.enter("no")
     with everstep.open(waiting, create=False) as opened:
@@ -552,7 +552,7 @@ def test_ctrl_c_stops_a_run_and_not_the_shell(folder: Path, store: Path, at: Cal
     shell.until(PROMPT)
     shell.enter("run flows.py:slow --id s1", "it waits now")
     shell.type("\x03")
-    shell.until("once more stops at once")
+    shell.until("repeat to stop at once")
     shell.type("\x03")
     shell.until(PROMPT)
     assert re.search(r"^2\r?$", shell.enter("state alpha n"), re.MULTILINE)
@@ -563,7 +563,7 @@ def test_sigterm_in_a_run_ends_the_shell(folder: Path, store: Path, at: Callable
     shell.until(PROMPT)
     shell.enter("run flows.py:slow --id s1", "it waits now")
     shell.child.process.send_signal(signal.SIGTERM)
-    shell.until("once more stops at once")
+    shell.until("repeat to stop at once")
     shell.child.process.send_signal(signal.SIGTERM)
     assert shell.end() == 128 + signal.SIGTERM
 

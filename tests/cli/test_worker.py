@@ -133,12 +133,12 @@ def test_what_went_wrong_is_masked_and_harmless(farm: Shop) -> None:
 def test_without_a_workflow_there_is_nothing_to_do_and_it_says_what_to_name(farm: Shop) -> None:
     called = farm.pipe("worker")
     assert called.code == exit_codes.USAGE
-    assert "nothing was imported" in called.err
+    assert "no module was imported" in called.err
     assert "--import MODULE" in called.err
     (farm.folder / "none.py").write_text("")
     called = farm.pipe("worker", "--import", "none.py", "--json")
     assert called.code == exit_codes.USAGE
-    assert "what was imported defines none" in json.loads(called.err)["data"]["message"]
+    assert "the imported modules define none" in json.loads(called.err)["data"]["message"]
     assert farm.terminal("worker").code == exit_codes.USAGE
 
 
@@ -229,7 +229,7 @@ def test_a_terminal_has_a_live_table(farm: Shop) -> None:
         child.expect_exact("\x1b[J")
         said += child.before + child.after
     child.sendintr()
-    while "waits for the steps of" not in said:
+    while "waits for the current steps of" not in said:
         child.expect_exact("\x1b[J")
         said += child.before + child.after
     during = Screen.of(said).text
@@ -244,11 +244,11 @@ def test_a_terminal_has_a_live_table(farm: Shop) -> None:
         r"mail +0 +0 +0 +1 +1 taken +2 at once",
         r"RUN +WORKFLOW +QUEUE +FOR\ns1 +slow +mail +[\d.]+ s",
         r"\d\d:\d\d:\d\d  q1 succeeded in ",
-        r"SIGINT: takes nothing new, waits for the steps of 1 run: s1\nCtrl-C once more ends at once",
+        r"SIGINT: takes no more runs, waits for the current steps of 1 run: s1\nPress Ctrl-C again to exit at once",
     ):
         assert re.search(pattern, during), (pattern, during)
     assert during.count("imported") == screen.text.count("imported") == 1
-    assert re.search(r"SIGINT: drained\nstopped: 2 taken, 1 succeeded, 1 given back\n\Z", screen.text), screen.text
+    assert re.search(r"SIGINT: drained\nStopped: 2 taken, 1 succeeded, 1 released\n\Z", screen.text), screen.text
     assert farm.json("show", "s1")["place"]["ready"] is not None
 
 

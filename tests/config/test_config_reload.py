@@ -117,13 +117,13 @@ def test_a_broken_file_keeps_the_old_values_and_says_so_once_for_each_change(sai
         until(lambda: said)
         time.sleep(0.2)
         assert len(said) == 1
-        assert "was not reloaded, the former one stays: everstep.toml:3: policy = 'sometimes'" in said[0]
+        assert "was not reloaded and stays as it was: everstep.toml:3: policy = 'sometimes'" in said[0]
         assert (str(store.policy), store.durability) == ("every 3 steps", "sync")  # nothing of it was taken
         put(FIRST + 'policy = "sometimes"\n')
         until(lambda: len(said) == 2)
         put("broken = \n")
         until(lambda: len(said) == 3)
-        assert "everstep.toml:1: this is no TOML" in said[2]
+        assert "everstep.toml:1: invalid TOML" in said[2]
         Path("everstep.toml").unlink()
         until(lambda: len(said) == 4)
         assert "cannot be read" in said[3]
@@ -163,7 +163,7 @@ def test_what_needs_a_new_start_is_named(said: list[str]) -> None:
         until(lambda: said)
         for name in ("enabled", "imports", "lease_seconds", "policy", "schedule", "store"):
             assert name in said[0].partition(" changed")[0]
-        assert "takes effect when the store is opened anew" in said[0]
+        assert "takes effect when the store is opened again" in said[0]
         assert store.enabled
         assert str(store.policy) == "manual"
     assert not Path("other.db").exists()
@@ -257,7 +257,7 @@ def test_a_signal_is_not_listened_to_outside_the_main_thread(said: list[str]) ->
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGHUP) == before
-    assert "needs the main thread" in said[0]
+    assert "only works in the main thread" in said[0]
 
 
 def test_the_programs_handler_comes_back_when_the_store_is_closed() -> None:
@@ -323,7 +323,7 @@ def test_sighup_reloads_in_a_real_process() -> None:
         process.stdin.close()
         errors = process.stderr.read()
         assert process.wait(20) == 0, errors
-        assert "was not reloaded, the former one stays: everstep.toml:1: this is no TOML" in errors
+        assert "was not reloaded and stays as it was: everstep.toml:1: invalid TOML" in errors
 
 
 def test_a_program_may_change_its_folder(here: Path) -> None:

@@ -72,6 +72,23 @@ TEXTS = [
     ("DB_PASS=hunter2 DB_USER=ann", f"DB_PASS={MASK} DB_USER=ann"),
     ("PASSWORD1: hunter2", f"PASSWORD1: {MASK}"),
     ("tokens = 'abc'", f"tokens = '{MASK}'"),
+    ("passwords=['x', 'y'], n=1", f"passwords={MASK}, n=1"),
+    ('{"tokens": ["x", {"a": "]"}], "n": 1}', f'{{"tokens": {MASK}, "n": 1}}'),
+    ('{"credentials": {"user": "ann", "key": "x"}, "n": 1}', f'{{"credentials": {MASK}, "n": 1}}'),
+    ('{"passwords": [\n  "x",\n  "y"\n], "n": 1}', f'{{"passwords": {MASK}, "n": 1}}'),
+    ('"{\\"tokens\\": [\\"x\\"], \\"n\\": 1}"', f'"{{\\"tokens\\": {MASK}, \\"n\\": 1}}"'),
+    ("passwords=['x', 'cut off\n  'y'\nuser: ann", f"passwords={MASK}\nuser: ann"),
+    ("password=SecretStr('hunter2'), n=1", f"password={MASK}, n=1"),
+    ("{('db', 'password'): 'hunter2', ('db', 'user'): 'ann'}", f"{{('db', 'password'): '{MASK}', ('db', 'user'): 'ann'}}"),
+    ("{('password', 1): 'hunter2', (('a', 'secret'), 1): b'hunter2'}", f"{{('password', 1): '{MASK}', (('a', 'secret'), 1): b'{MASK}'}}"),
+    ("(password=hunter2): n", f"(password={MASK}): n"),
+    ("login --user ann --password hunter2 --verbose", f"login --user ann --password {MASK} --verbose"),
+    ("login --password='hunter 2' --api-key=x", f"login --password='{MASK}' --api-key={MASK}"),
+    ("['login', '--password', 'hunter2', '-v']", f"['login', '--password', '{MASK}', '-v']"),
+    ("password := hunter2", f"password := {MASK}"),
+    ("'password' => 'hunter2'", f"'password' => '{MASK}'"),
+    ("password   =\thunter2", f"password   =\t{MASK}"),
+    ("<user>ann</user><password>hunter2</password>", f"<user>ann</user><password>{MASK}</password>"),
     ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nabc\n-----END PGP PRIVATE KEY BLOCK----- n", f"{MASK} n"),
 ]
 
@@ -88,6 +105,7 @@ def test_S8_a_value_in_a_text_is_masked_as_a_whole(text: str, masked: str) -> No
     [
         "tokens: 512", "tokens=1,024", "used tokens: 15%", "max_tokens: 100", "passes: 3", "compass: north", "bypass=yes", "first_pass: ok", 'password: ""', "password=''",
         "if token:\n    call()", "class Secret:\n    pass", "the password is\n  not here", "pass", "tokens", "password: None", "secrets: 0",
+        "tokens=[1, 2, 3]", '{"tokens": {"prompt": 5, "completion": 7}}', "passwords=[]", "credentials: {}", "--tokens 512", "--password --verbose", "--token-file a", "f('password'): x",
     ],
 )  # fmt: skip
 def test_S8_an_ordinary_text_stays(text: str) -> None:
@@ -97,6 +115,8 @@ def test_S8_an_ordinary_text_stays(text: str) -> None:
 HOSTILE = {
     "open quotes": 'password="a\\', "single quotes": "password='", "both": "password='\"", "escaped": 'password=\\"', "triple": 'password="""', "blocks": "password: |\n a\n",
     "block begins": "password: |\n", "names and breaks": "password:\n", "indents": "password:\n ", "plurals": "passwords1", "pass": "db_pass", "passes": "pass=pass", "commas": "tokens=1,",
+    "brackets": "password=[", "calls": "password=f(", "closed": "password=[']", "quotes in brackets": "password=['\\'", "tuples": "('password'", "options": "--password ", "elements": "<password>",
+    "triples in brackets": 'password=["""', "escapes in brackets": 'password=[\\"\\', "brackets after quotes": "password='[",
 }  # fmt: skip
 
 
@@ -118,6 +138,12 @@ def test_S8_a_hostile_value_under_a_plural_takes_a_short_look() -> None:
     began = time.process_time()
     assert default.value({"tokens": value}) == {"tokens": MASK}
     assert time.process_time() - began < 1
+
+
+def test_S8_an_argument_after_the_name_of_an_option_is_masked() -> None:
+    command = ["login", "--user", "ann", "--password", "hunter2", "--tokens", 5, "--token", "--verbose", "ann"]
+    assert default.value(command) == [*command[:4], MASK, *command[5:]]
+    assert default.value(("--db-pass", "hunter2")) == ("--db-pass", MASK)
 
 
 def test_S8_names_of_your_own_mean_what_they_say() -> None:

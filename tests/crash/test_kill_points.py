@@ -193,9 +193,9 @@ def test_what_was_refused_as_not_written_must_not_be_there(memory_folder: Path) 
             run.checkpoint("turn 1, try 1")
         entries = [Entry("begin", "run", "loop"), Entry("begin", "checkpoint", "loop", "turn 1, try 1", "d")]
         refused = Entry("refused", "checkpoint", "loop", "turn 1, try 1", "d", written="no")
-        assert "was said not to be written" in str(look(store, [*entries, refused]))
+        assert "was reported as not written" in str(look(store, [*entries, refused]))
         refused.written = "unknown"
-        assert "was said not to be written" not in str(look(store, [*entries, refused]))
+        assert "was reported as not written" not in str(look(store, [*entries, refused]))
 
 
 def test_leftovers_are_found(played: Path) -> None:

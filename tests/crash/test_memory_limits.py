@@ -47,5 +47,5 @@ def test_a_process_that_stands_still_without_memory_goes_on_when_it_has_some(mem
 def test_a_process_that_says_nothing_tells_where_it_stands() -> None:
     with Actor(hang) as actor:
         assert actor.hear() == "here"
-        with pytest.raises(TimeoutError, match=r"(?s)said nothing for 1 s.*state R.*line \d+ in hang"):
+        with pytest.raises(TimeoutError, match=r"(?s)sent nothing for 1 s.*state R.*line \d+ in hang"):
             actor.hear(1)

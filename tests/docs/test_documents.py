@@ -154,6 +154,7 @@ def test_every_method_has_a_heading_and_every_option_is_named(cls: type) -> None
         "change_policy",
         "set_redaction",
         "at_close",
+        "frame_with",
     }  # between store and runtime
     names = {n for n in dir(cls) if not n.startswith("_") and n not in internal}
     explained = set(re.findall(rf"^### {cls.__name__}\.(\w+)$", text, flags=re.MULTILINE))

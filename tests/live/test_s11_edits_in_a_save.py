@@ -153,7 +153,7 @@ def test_S11_a_thread_that_changes_the_state_while_another_saves_it() -> None:
                 try:
                     run.checkpoint()
                 except everstep.EverstepError as error:
-                    assert "changed while it was saved" in error.message  # noqa: PT017 - others must not be raised
+                    assert "changed while it was being saved" in error.message  # noqa: PT017 - others must not be raised
         finally:
             sys.setswitchinterval(interval)
             thread.join()

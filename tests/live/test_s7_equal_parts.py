@@ -89,7 +89,7 @@ def test_S7_a_state_that_no_load_would_take_is_refused_with_its_path(tmp_path: P
                 finally:
                     del run.state["deep"]
 
-        with pytest.raises(LimitExceeded, match=r"state\['deep'\]\['rows'\] is one small part") as refused:
+        with pytest.raises(LimitExceeded, match=r"state\['deep'\]\['rows'\] repeats one small part") as refused:
             save()
         assert refused.value.written == "no"
         assert store.stats()["chunks"] == before

@@ -165,7 +165,7 @@ def test_an_old_store_that_cannot_be_written_is_refused_with_a_remedy(frozen: Fr
         assert said[0] == "ReadOnly no"
         assert f"has format {frozen.format}" in said[1]
         assert f"format {sqlite_format.FORMAT}" in said[1]
-        assert "Open it once where it and its folder can be written" in said[2]
+        assert "Open it once with write access to it and its folder" in said[2]
         assert path.read_bytes() == before
     finally:
         shared.chmod(0o755)
@@ -174,7 +174,7 @@ def test_an_old_store_that_cannot_be_written_is_refused_with_a_remedy(frozen: Fr
 
 def test_a_store_that_may_not_be_written_stays_as_it_is(frozen: Frozen, old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ReadOnly, match=f"cannot be brought to format {sqlite_format.FORMAT}"):
+    with pytest.raises(ReadOnly, match=f"cannot be migrated to format {sqlite_format.FORMAT}"):
         SqliteBackend(old)
     monkeypatch.undo()
     frozen.is_untouched(old)
@@ -198,7 +198,7 @@ def test_what_a_killed_old_program_left_in_its_wal_is_migrated_too(frozen: Froze
 
 def test_a_store_with_a_trigger_is_refused_before_anything_of_it_runs(frozen: Frozen, old: Path) -> None:
     ask(old, "CREATE TRIGGER evil AFTER UPDATE ON manifest BEGIN DELETE FROM runs; END")
-    with pytest.raises(Damaged, match=f"other tables and indexes than format {frozen.format}"):
+    with pytest.raises(Damaged, match=f"are not those of format {frozen.format}"):
         SqliteBackend(old)
     ask(old, "DROP TRIGGER evil")
     frozen.is_untouched(old)
@@ -235,7 +235,7 @@ def test_an_old_file_that_is_put_back_after_the_migration_is_refused(frozen: Fro
         pass
     assert old.with_name("s.db-seen").exists()
     shutil.copy(frozen.path, old)
-    with pytest.raises(RolledBack, match="writes that were seen here are not in it"):
+    with pytest.raises(RolledBack, match="writes that this machine has seen"):
         everstep.open(old)
     frozen.is_untouched(old)
     with everstep.open(old, accept_older=True) as store:

@@ -132,3 +132,21 @@ def test_S5_start_on_a_full_disk_raises_and_leaves_the_run_resumable(tmp_path: P
         ran.append(-1)
         assert store.resume("f").result == [0, 1, 2]
     assert ran == [0, 1, -1, 1, 2]
+
+
+def test_S5_a_disk_that_cannot_be_read_for_a_moment_is_not_called_damaged(tmp_path: Path) -> None:
+    """SQLite reports a page that the disk could not read (EIO) as a malformed database."""
+    shim_or_skip()
+    (tmp_path / "store").mkdir(mode=0o700)
+    place = tmp_path / "store" / "s.db"
+    with everstep.open(place) as store, store.run("r", state={"n": 0}) as run:
+        for n in range(10):
+            run.state["n"] = n
+            run.checkpoint()
+    program = [sys.executable, str(Path(__file__).with_name("disk_reads.py")), str(place)]
+    done = subprocess.run(program, env=environment(LD_PRELOAD=str(build())), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    errors = [line.split()[2] for line in done.stdout.splitlines()]
+    assert len(errors) > 5
+    assert "StoreError" in errors
+    assert set(errors) <= {"StoreError", "StoreFailed", "nothing"}, done.stdout

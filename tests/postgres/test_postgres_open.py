@@ -218,8 +218,8 @@ def everstep_says(*words: str) -> tuple[int, str]:
 
 def test_the_command_line_makes_a_store_looks_at_it_and_leaves_passwords_out(place: str) -> None:
     assert everstep_says("runs", "--store", place)[0] != 0, "nothing is made by looking"
-    assert everstep_says("migrate", "--dry-run", "--store", place) == (0, "format 0 would become format 1\n")
-    assert everstep_says("migrate", "--store", place) == (0, "format 0 became format 1\n")
+    assert everstep_says("migrate", "--dry-run", "--store", place) == (0, "Would migrate the store from format 0 to format 1.\n")
+    assert everstep_says("migrate", "--store", place) == (0, "Migrated the store from format 0 to format 1.\n")
     with everstep.open(place) as store, store.run("r", state={"n": 1}) as run:
         run.checkpoint(note="first")
     for words in (("runs",), ("show", "r"), ("log", "r"), ("verify", "--depth", "full"), ("doctor",), ("stats",), ("gc",), ("migrate",)):

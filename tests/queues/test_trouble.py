@@ -164,14 +164,14 @@ def test_a_workflow_that_a_program_started_and_wants_to_end_it_ends_it(store: ev
     [
         (lambda store: store.enqueue("w", priority=2**31), "from -2,147,483,648 to 2,147,483,647"),
         (lambda store: store.enqueue("w", delay=10**15), "to 3,153,600,000 \\(100 years\\)"),
-        (lambda store: store.enqueue("w", id="x\ud800"), "no run id"),
-        (lambda store: store.enqueue("w", queue="1n"), "'1n' is no name of a queue: 1 to 100 characters"),
-        (lambda store: store.schedule("1n", "w", cron="* * * * *"), "'1n' is no name of a schedule: 1 to 100 characters"),
+        (lambda store: store.enqueue("w", id="x\ud800"), "invalid run id"),
+        (lambda store: store.enqueue("w", queue="1n"), "invalid name of a queue '1n': it must have 1 to 100 characters"),
+        (lambda store: store.schedule("1n", "w", cron="* * * * *"), "invalid name of a schedule '1n': it must have 1 to 100 characters"),
         (lambda store: store.limit("q", concurrency=2**31), "from 1 to 2,147,483,647"),
-        (lambda store: store.limit("q", rate=(2**31, 1)), "is no rate"),
-        (lambda store: store.load("x\ud800"), "no run id"),
-        (lambda store: store.run("x\ud800").__enter__(), "no run id"),
-        (lambda store: everstep.open("a\0b"), "neither a path nor a URL"),
+        (lambda store: store.limit("q", rate=(2**31, 1)), "rate must be \\(runs, seconds\\)"),
+        (lambda store: store.load("x\ud800"), "invalid run id"),
+        (lambda store: store.run("x\ud800").__enter__(), "invalid run id"),
+        (lambda store: everstep.open("a\0b"), "must be a path or a URL"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(store: everstep.Store, ask: Any, words: str) -> None:

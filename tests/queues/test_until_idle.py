@@ -130,7 +130,7 @@ def test_F2_a_damaged_run_that_is_due_keeps_no_other_asleep(store: everstep.Stor
 
     def is_damaged(host: Any, run: str, now: int) -> bool:
         if run == "a":
-            raise DamagedRun("run 'a' has a letter that is for another run")
+            raise DamagedRun("run 'a' has a message for another run")
         return looked(host, run, now)
 
     monkeypatch.setattr(operate, "_worth_waking", is_damaged)

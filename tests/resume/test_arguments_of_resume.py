@@ -39,10 +39,10 @@ BAD = [
     ({"accept": ["look"]}, "accept must name recorded steps of run 'r', got 'look'"),
     ({"accept": ["look#0", "luk#0"]}, "accept must name recorded steps of run 'r', got 'luk#0'"),
     ({"budget": 5}, "budget must be an everstep.Budget, got 5"),
-    ({"timeout": 0}, "timeout must be a number of seconds above 0, got 0"),
-    ({"timeout": "1"}, "timeout must be a number of seconds above 0, got '1'"),
-    ({"timeout": True}, "timeout must be a number of seconds above 0, got True"),
-    ({"timeout": float("nan")}, "timeout must be a number of seconds above 0, got nan"),
+    ({"timeout": 0}, "timeout must be a number of seconds greater than 0, got 0"),
+    ({"timeout": "1"}, "timeout must be a number of seconds greater than 0, got '1'"),
+    ({"timeout": True}, "timeout must be a number of seconds greater than 0, got True"),
+    ({"timeout": float("nan")}, "timeout must be a number of seconds greater than 0, got nan"),
 ]
 
 

@@ -50,7 +50,7 @@ def test_F3_an_answered_gate_is_not_among_those_that_a_run_waits_for(store: ever
     store.answer("r", "ok", 1)
     out = store.wait("r", 0)
     assert out.gates == []
-    assert out.reason == "the answer at gate 'ok#0' has come"
+    assert out.reason == "the answer at gate 'ok#0' has arrived"
     assert store.can_resume("r")
 
 

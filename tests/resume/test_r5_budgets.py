@@ -344,7 +344,7 @@ def test_R5_a_budget_of_seconds_survives_kill_9(tmp_path: Path, depth: int) -> N
 
 def test_R5_seconds_of_children_that_run_at_the_same_time_count_once(store: everstep.Store) -> None:
     """The journals of two children tell of killed attempts: 2 s and 3 s, of which the caller itself recorded 1 s, and 1 s is that of both."""
-    from everstep.runtime.limits.driven_time import Attempt, seconds_in
+    from everstep.runtime.limits.running_time import Attempt, seconds_in
 
     own = [Attempt(0, 1_000_000, False)]
     killed = [Attempt(500_000, 2_500_000, False), Attempt(1_500_000, 4_500_000, False)]

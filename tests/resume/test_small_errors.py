@@ -34,8 +34,8 @@ def test_F6_unwrap_of_a_run_without_a_result_has_a_code(store: everstep.Store) -
 CALLS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda run: run.map(int, 5), "items must be an iterable, got 5"),
     (lambda run: run.map(5, [1]), "a step must be a function, got 5"),
-    (lambda run: run.step(), "run.step must get a function, got nothing"),
-    (lambda run: run.step("look"), "run.step must get a function, got only the name 'look'"),
+    (lambda run: run.step(), "run.step needs a function, got nothing"),
+    (lambda run: run.step("look"), "run.step needs a function, got only the name 'look'"),
     (lambda run: run.step("look", 5), "a step must be a function, got 5"),
     (lambda run: run.step(None), "a step must be a function, got None"),
 ]
@@ -83,6 +83,6 @@ def test_F6_a_result_that_cannot_be_stored_is_called_a_result(store: everstep.St
         return [object()]
 
     out = store.start(bad, id="r")
-    assert str(out.error).startswith("what the workflow returned[0] is a")
+    assert str(out.error).startswith("the workflow's result[0] is a")
     with store.run("l") as run, pytest.raises(Unstorable, match=r"result of look#0\[0\] is a"):
         run.step("look", lambda: [object()])

@@ -27,7 +27,7 @@ def test_a_completed_step_is_recorded_and_given_again(store: everstep.Store) -> 
     with suppress(Left), store.run("r") as run:
         step = run.begin("ask", "hello", model="m")
         assert (step.recorded, step.again, step.attempt, step.address) == (False, False, 1, "ask#0")
-        with pytest.raises(InvalidArgument, match="no recorded end"):
+        with pytest.raises(InvalidArgument, match="no recorded result"):
             _ = step.result
         step.usage(tokens=7, cost=0.5)
         step.complete({"text": "hi"})
@@ -37,7 +37,7 @@ def test_a_completed_step_is_recorded_and_given_again(store: everstep.Store) -> 
         step = run.begin("ask", "hello", model="m")
         assert (step.recorded, step.result) == (True, {"text": "hi"})
         assert (run.report.kept, run.report.tokens_saved) == (1, 7)
-        with pytest.raises(InvalidArgument, match="has ended already"):
+        with pytest.raises(InvalidArgument, match="has already ended"):
             step.complete("other")
     assert steps(store) == [("ask#0", "succeeded", 1)]
 
@@ -152,7 +152,7 @@ def test_only_an_exception_fails_a_step(store: everstep.Store, bad: Any) -> None
 
 
 def test_a_name_has_to_be_a_text(store: everstep.Store) -> None:
-    with store.run("r") as run, pytest.raises(InvalidArgument, match="must be a text"):
+    with store.run("r") as run, pytest.raises(InvalidArgument, match="must be text"):
         run.begin(print)  # type: ignore[arg-type]
 
 

@@ -93,7 +93,7 @@ def test_an_outcome_says_in_one_line_what_came_of_it(store: everstep.Store) -> N
     def broken() -> float:
         return 1 / 0
 
-    assert str(store.start(broken, id="r")) == "r: failed: ZeroDivisionError: division by zero; store.resume('r') tries again"
+    assert str(store.start(broken, id="r")) == "r: failed: ZeroDivisionError: division by zero; retry with store.resume('r')"
     assert "(recorded before)" in str(store.start(broken, id="r"))
 
 

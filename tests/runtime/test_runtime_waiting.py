@@ -552,7 +552,7 @@ def test_a_step_that_is_to_be_skipped_gives_the_operators_result(store: everstep
         return [await d.run.step("good", d.plain(lambda: 1)), await d.run.step("broken", d.plain(broken))]
 
     assert store.start(work, id="r").status == "failed"
-    with pytest.raises(InvalidArgument, match="result already"):
+    with pytest.raises(InvalidArgument, match="already has a result"):
         store.skip("r", "good")
     store.skip("r", "broken", {"by": "hand"})
     with pytest.raises(InvalidArgument, match="already"):

@@ -24,7 +24,7 @@ class CoreOnly:
         self._whole = MemoryBackend(name)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("url", "durable") or name in methods(Core):
+        if name in ("url", "durable", "seal") or name in methods(Core):
             return getattr(self._whole, name)
         raise AttributeError(name)
 

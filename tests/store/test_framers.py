@@ -81,7 +81,7 @@ def path(tmp_path: Path) -> Path:
 
 def opened(path: Path | str) -> everstep.Store:
     store = everstep.open(path)
-    store._frame_with(Scrambling())
+    store.frame_with(Scrambling())
     return store
 
 
@@ -230,5 +230,5 @@ def test_nothing_but_the_framer_makes_or_opens_a_frame() -> None:
 def test_a_store_gives_its_framer_to_everything_that_reads_through_its_backend() -> None:
     with everstep.open("memory://") as store:
         assert store.backend.framer is store.framer
-        store._frame_with(other := Scrambling())
+        store.frame_with(other := Scrambling())
         assert store.backend.framer is store.framer is other

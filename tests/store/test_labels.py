@@ -148,3 +148,12 @@ def test_a_record_that_was_moved_to_another_run_is_damage(path: Path) -> None:
         with pytest.raises(Damaged):
             store.load("other")
         assert store.load("r") == {"n": 9}
+
+
+def test_events_of_runs_whose_ids_were_exchanged_are_damage(path: Path) -> None:
+    """The chain does not have the id: only the row proves whose records these are."""
+    execute(path, "UPDATE runs SET id = 'x' WHERE id = 'r'")
+    execute(path, "UPDATE runs SET id = 'r' WHERE id = 'other'")
+    execute(path, "UPDATE runs SET id = 'other' WHERE id = 'x'")
+    with everstep.open(path) as store, pytest.raises(Damaged):
+        store.events()

@@ -31,10 +31,11 @@ OTHER: dict[str, Any] = {
 IGNORED = frozenset((
     "self", "args", "kwargs", "filters", "options", "accept", "after", "all_checkpoints", "anyway", "at", "budget", "by", "compact", "concurrency",
     "connection", "dedupe", "delay", "depth", "dry_run", "durability", "early", "edit", "error", "follow_up", "from_step", "items", "key", "limit", "max_deaths",
-    "meta", "minutes", "missed", "newest_good", "note", "orders_in", "per_key", "policy", "priority", "progress", "queues", "rate", "reason",
+    "meta", "minutes", "missed", "newest_good", "note", "observer", "orders_in", "per_key", "policy", "priority", "progress", "queues", "rate", "reason",
     "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone",
 ))  # fmt: skip
-NOT_FOR_CALLERS = ("commit", "first_commit", "fork_before", "saver")  # of `BaseStore`, for the runtime: they take rows, not names
+# Seams between layers: they take rows, runs and objects, never names of runs.
+NOT_FOR_CALLERS = ("commit", "first_commit", "fork_before", "saver", "follow", "at_close", "frame_with", "set_redaction", "change_policy")
 
 
 @everstep.step

@@ -1,12 +1,13 @@
 """S8: an integer that no store can hold is refused in words by every public argument, on every backend."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import everstep
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, InvalidArgument
 
 NUMBERS = (2**63 - 1, 2**63, -(2**63) - 1, 1 << 70, -(1 << 70), 10**400)
 Call = Callable[[everstep.Store, int], Any]
@@ -89,3 +90,20 @@ def test_S8_a_number_is_taken_or_refused_in_words(store: everstep.Store, call: s
         if error is not None and not isinstance(error, EverstepError):
             wrong.append((str(number)[:25], repr(error)[:120]))
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "value",
+    [*NUMBERS, 10**5000, -1, 1.5, "x", None, True, float("nan")],
+    ids=lambda v: f"{str(v)[:12] if not isinstance(v, int) or abs(v) < 10**99 else 'huge'}",
+)
+@pytest.mark.parametrize("option", ["busy_ms", "wal_bytes"])
+def test_S8_an_option_of_sqlite_that_is_no_possible_number_is_refused(tmp_path: Path, option: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=rf"{option} must be an integer from 0 to [\d,]+, got"):
+        everstep.open(tmp_path / "s.db", **{option: value})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_S8_a_patience_that_is_too_large_for_a_float_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="patience must be a number of seconds"):
+        everstep.open("postgresql:///none", patience=10**400)

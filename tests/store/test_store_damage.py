@@ -157,7 +157,7 @@ def test_when_several_are_damaged_the_newest_good_one_is_further_back(path: Path
 
 def test_when_nothing_is_good_it_says_so(path: Path) -> None:
     tamper(path, "UPDATE records SET body = x'0100' WHERE id >> 31 = 1")
-    with everstep.open(path) as store, pytest.raises(DamagedRecord, match="no older checkpoint is good") as caught:
+    with everstep.open(path) as store, pytest.raises(DamagedRecord, match="no older checkpoint is undamaged") as caught:
         store.load("small")
     assert caught.value.good is None
 

@@ -14,7 +14,7 @@ import pytest
 import everstep
 from everstep.backends.contract.queues import Place, Task
 from everstep.records import RunRow, Status
-from everstep.store.queue_places import restore_places
+from everstep.store.queue_entries import restore_entries
 from everstep.testing.queued import beginning, ending, enqueue, letter, take
 from everstep.testing.rows import new_worker
 
@@ -112,7 +112,7 @@ def test_the_places_of_runs_in_every_condition_are_right(store: everstep.Store) 
     found = one_of_everything(store)
     assert {name for name, place in found.items() if place is None} == {"succeeded", "failed", "cancelled", "loop"}
     assert complaints(store) == []
-    assert restore_places(store.backend, thorough=True) == []
+    assert restore_entries(store.backend, thorough=True) == []
 
 
 def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamper: Tamper) -> None:
@@ -121,8 +121,8 @@ def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamp
         if place is None:
             continue
         tamper(name)
-        assert complaints(store) == [f"run {name}: it has no place in queue {place.task.queue!r}, so no worker takes it"]
-        assert restore_places(store.backend, thorough=name == "retried") == [name]
+        assert complaints(store) == [f"run {name}: it has no entry in queue {place.task.queue!r}, so no worker will take it"]
+        assert restore_entries(store.backend, thorough=name == "retried") == [name]
         now = store.backend.place(name)
         assert now is not None
         assert now.task == place.task
@@ -140,8 +140,8 @@ def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tam
     for name in before:
         tamper(name)
     assert len(complaints(store)) == len(before)
-    assert set(restore_places(store.backend)) == set(before) - {"retried"}
-    assert restore_places(store.backend, thorough=True) == ["retried"]
+    assert set(restore_entries(store.backend)) == set(before) - {"retried"}
+    assert restore_entries(store.backend, thorough=True) == ["retried"]
     assert {place.run for place in store.backend.places()} == set(before)
     assert complaints(store) == []
 
@@ -149,22 +149,22 @@ def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tam
 @pytest.mark.parametrize(
     ("name", "wrong", "what"),
     [
-        ("later", {"queue": "elsewhere"}, "its place in queue 'elsewhere' is not the one that its first record asks for"),
-        ("later", {"priority": 7}, "its place in queue 'q' is not the one that its first record asks for"),
-        ("later", {"key": "x"}, "its place in queue 'q' is not the one that its first record asks for"),
-        ("timer", {"dedupe": "x"}, "its place in queue 'q' is not the one that its first record asks for"),
-        ("later", {"ready": None}, "its place in queue 'q' says another time than what the run waits for"),
-        ("timer", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
-        ("gate", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
-        ("paused", {"ready": 5}, "its place in queue 'q' says another time than what the run waits for"),
-        ("ready", {"worker": "w"}, "its place in queue 'other' says that worker w has it, but nobody does"),
+        ("later", {"queue": "elsewhere"}, "its entry in queue 'elsewhere' differs from what its first record requests"),
+        ("later", {"priority": 7}, "its entry in queue 'q' differs from what its first record requests"),
+        ("later", {"key": "x"}, "its entry in queue 'q' differs from what its first record requests"),
+        ("timer", {"dedupe": "x"}, "its entry in queue 'q' differs from what its first record requests"),
+        ("later", {"ready": None}, "its entry in queue 'q' has another time than the run waits for"),
+        ("timer", {"ready": 5}, "its entry in queue 'q' has another time than the run waits for"),
+        ("gate", {"ready": 5}, "its entry in queue 'q' has another time than the run waits for"),
+        ("paused", {"ready": 5}, "its entry in queue 'q' has another time than the run waits for"),
+        ("ready", {"worker": "w"}, "its entry in queue 'other' names worker w, but no worker holds the run"),
     ],
 )
 def test_a_wrong_place_is_told_and_put_right(store: everstep.Store, tamper: Tamper, name: str, wrong: dict[str, Any], what: str) -> None:
     before = one_of_everything(store)[name]
     tamper(name, **wrong)
     assert complaints(store) == [f"run {name}: {what}"]
-    assert restore_places(store.backend, thorough=True) == [name]
+    assert restore_entries(store.backend, thorough=True) == [name]
     assert store.backend.place(name) == before
     assert complaints(store) == []
 
@@ -174,8 +174,8 @@ def test_a_place_that_does_not_know_its_worker_is_told_and_put_right(store: ever
     enqueue(store.backend, "held")
     row = begun(store, "held")
     tamper("held", **wrong)
-    assert complaints(store) == [f"run held: its place in queue 'q' does not say that worker {row.worker} has it"]
-    assert restore_places(store.backend, thorough=True) == ["held"]
+    assert complaints(store) == [f"run held: its entry in queue 'q' does not name worker {row.worker}, which holds the run"]
+    assert restore_entries(store.backend, thorough=True) == ["held"]
     place = store.backend.place("held")
     assert place is not None
     assert (place.worker, place.ready) == (row.worker, None)
@@ -193,7 +193,7 @@ def test_a_place_of_a_run_that_was_never_put_into_a_queue_is_told(store: everste
         row = store.backend.run("open")
         assert row is not None
         store.backend.commit(Commit(row, row, task=Task("q")))
-        assert complaints(store) == ["run open: its place in queue 'q' is one that its first record does not ask for"]
+        assert complaints(store) == ["run open: its entry in queue 'q' is not requested by its first record"]
     assert complaints(store) == []  # it went with the end of the run
 
 
@@ -205,14 +205,14 @@ def test_a_run_that_failed_for_good_and_is_driven_again_needs_no_place(store: ev
     store.backend.commit(commit)
     assert store.backend.place("again") is None
     assert complaints(store) == []
-    assert restore_places(store.backend, thorough=True) == []
+    assert restore_entries(store.backend, thorough=True) == []
 
 
 def test_a_place_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(store: everstep.Store, tamper: Tamper) -> None:
     enqueue(store.backend, "first", Task("q", dedupe="once"))
     tamper("first")
     enqueue(store.backend, "second", Task("q", dedupe="once"))
-    assert restore_places(store.backend) == ["first"]
+    assert restore_entries(store.backend) == ["first"]
     first, second = store.backend.place("first"), store.backend.place("second")
     assert first is not None
     assert second is not None
@@ -261,7 +261,7 @@ def test_what_programs_enqueue_and_workers_drive_has_the_right_places_all_the_wa
     for name in ("plain", "asking"):
         tamper(name)
     assert len(complaints(store)) == 2
-    assert sorted(restore_places(store.backend)) == ["asking", "plain"]
+    assert sorted(restore_entries(store.backend)) == ["asking", "plain"]
     assert complaints(store) == []
     _drive(store, plain="succeeded", asking="waiting", failing="failed")
     assert store.get("later").status == "queued"

@@ -102,7 +102,7 @@ def test_an_error_in_the_block_is_not_hidden_by_trouble_at_its_end(store: everst
         run.checkpoint()
         trouble.error = StoreFull("full")
         1 / 0
-    assert any("could not record how run 'r' ended" in note for note in caught.value.__notes__)
+    assert any("could not record the end of run 'r'" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

@@ -79,7 +79,7 @@ def test_blame_counts_from_the_end_and_looks_no_further_than_its_ref(store: ever
     for path in (["items", -11], ["items", 20], ["gone"]):
         with pytest.raises(NotFound):
             store.blame("r@5", path)
-    with pytest.raises(InvalidArgument, match="no path"):
+    with pytest.raises(InvalidArgument, match="path must be"):
         store.blame("r", 5)  # type: ignore[arg-type]
 
 

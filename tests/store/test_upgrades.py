@@ -118,8 +118,8 @@ def test_a_missing_upgrade_is_listed_with_its_version(store: everstep.Store) -> 
     everstep.register(Plan, name="plan", version=3, upgrades={2: lambda f: f})
     (found,) = upgrades(store.backend)
     assert (found.outcome, found.stored, found.here) == ("fails", 1, 3)
-    assert "nothing upgrades that to version 2" in str(found.error)
-    with pytest.raises(TypeConflict, match="nothing upgrades"):
+    assert "there is no upgrade to version 2" in str(found.error)
+    with pytest.raises(TypeConflict, match="there is no upgrade"):
         store.load("r")
 
 
@@ -279,7 +279,7 @@ def test_a_damaged_head_is_listed_and_the_other_runs_too(path: Path) -> None:
     with everstep.open(path) as store:
         (bad,) = [u for u in upgrades(store.backend) if u.outcome == "damaged"]
     assert (bad.name, bad.stored, bad.here, bad.where) == (None, None, None, "state")
-    assert "the newest good one is b@2" in str(bad)
+    assert "the newest undamaged one is b@2" in str(bad)
 
 
 def test_a_run_row_that_does_not_match_its_digest_is_listed(path: Path) -> None:

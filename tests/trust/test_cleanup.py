@@ -90,11 +90,11 @@ def test_a_policy_is_not_inherited_by_the_next_run_of_that_id(store: everstep.St
 def test_what_makes_no_sense_is_refused(places: Any) -> None:
     store = places.open()
     short(store, "a", 2)
-    with pytest.raises(InvalidArgument, match="not for both"):
+    with pytest.raises(InvalidArgument, match="must not be given together"):
         store.set_retention(Retention(), workflow="w", run="a")
     with pytest.raises(NotFound):
         store.set_retention(Retention(), run="nobody")
-    with pytest.raises(InvalidArgument, match="no 'keep'"):
+    with pytest.raises(InvalidArgument, match="no field 'keep'"):
         store.set_retention({"keep": 3})
     for options in ({"schedule": "hourly"}, {"retention": {"keep": 1}}, {"retention": 7}, {"protect": ["a b"]}, {"protect": 7}):
         with pytest.raises(InvalidArgument):
@@ -102,7 +102,7 @@ def test_what_makes_no_sense_is_refused(places: Any) -> None:
     with pytest.raises(InvalidArgument):
         store.cleanup(seconds=-1)
     store.backend.set_fact("retention", '{"keep_lots": 1}')
-    with pytest.raises(Damaged, match="no retention"):
+    with pytest.raises(Damaged, match="not a valid retention"):
         store.prune()
     assert store.prune(Retention(keep_last=1)).dropped == 1
 
@@ -156,7 +156,7 @@ def test_a_run_that_ended_is_deleted_when_it_is_old_enough(store: everstep.Store
         clock.advance(2 * DAY)
         done = store.cleanup(policy)
     assert sorted(run.run for run in done.deleted) == ["cancelled", "done"]
-    assert {run.reason for run in done.deleted} == {"it has succeeded longer ago than keep_within=7 days, 0:00:00"}
+    assert {run.reason for run in done.deleted} == {"succeeded longer ago than keep_within=7 days, 0:00:00"}
     assert sorted(info.id for info in store.runs()) == ["backup", "failed", "fork", "open", "parent", "tagged"]
     assert good(store)
 
@@ -316,14 +316,14 @@ def test_what_is_tagged_after_the_limit_was_worked_out_stays(
     from everstep.store.retention import prune
 
     bulky(store, clock, "ab")
-    worked_out = prune.crowded_out
+    worked_out = prune.over_size_limit
 
     def tagged_then(*args: Any) -> Any:
         found = worked_out(*args)
         store.tag("a@3", "milestone")
         return found
 
-    monkeypatch.setattr(prune, "crowded_out", tagged_then)
+    monkeypatch.setattr(prune, "over_size_limit", tagged_then)
     done = store.cleanup(Retention(max_bytes=0))
     assert {plan.run: plan.kept for plan in done.pruned.runs} == {
         "a": [3, store.get("a").checkpoints],
@@ -458,7 +458,7 @@ def test_a_report_can_be_read(store: everstep.Store, clock: FakeClock) -> None:
     with store.run("r") as run:
         run.state["x"] = 1
     text = str(store.cleanup(Retention(keep_last=1, keep_within=DAY, completed="delete"), dry_run=True))
-    assert "old goes: it has succeeded" in text
-    assert "1 goes: not kept by keep_last=1, keep_within=1 day" in text
+    assert "delete old: succeeded" in text
+    assert "drop 1: not kept by keep_last=1, keep_within=1 day" in text
     assert "would be freed" in text
     assert everything(store)["old"]

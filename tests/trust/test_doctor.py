@@ -96,7 +96,7 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         ("sync", {"synchronous": "extra"}, "ok", "synced"),
         ("file system", {"network": True, "file_system": "nfs4"}, "bad", "nfs4"),
         ("file system", {"volatile": True, "file_system": "tmpfs"}, "warn", "tmpfs"),
-        ("file system", {"file_system": None}, "ok", "does not tell"),
+        ("file system", {"file_system": None}, "ok", "of unknown type"),
         ("permissions", {"file_mode": 0o644}, "warn", "644"),
         ("permissions", {"file_mode": 0o660}, "warn", "660"),
         ("permissions", {"folder_mode": 0o770}, "warn", "770"),
@@ -104,11 +104,11 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         ("permissions", {"folder_mode": 0o755}, "ok", "owner"),
         ("free space", {"disk_free": 1_000_000}, "bad", "1.0 MB"),
         ("free space", {"disk_free": 100_000_000}, "warn", "100 MB"),
-        ("free pages", {"free_pages": 100_000, "pages": 200_000}, "warn", "410 MB of the file's 819 MB"),
+        ("free pages", {"free_pages": 100_000, "pages": 200_000}, "warn", "410 MB of 819 MB"),
         ("free pages", {"free_pages": 1_000, "pages": 200_000}, "ok", "4.1 MB"),
         ("wal", {"wal_bytes": 400_000_000}, "warn", "400 MB"),
         ("witness", {"seen": 12, "writes": 9}, "bad", "3 writes"),
-        ("witness", {"seen": None}, "ok", "nothing is noted"),
+        ("witness", {"seen": None}, "ok", "has not recorded the store yet"),
         ("writing", {"read_only": "it is on a disk that is read-only"}, "warn", "read-only"),
     ],
 )  # fmt: skip
@@ -182,7 +182,7 @@ def test_a_run_that_is_open_is_unfinished_and_nothing_is_wrong_with_it(store: ev
         found = store.doctor()
         assert found["unfinished runs"] == Finding("ok", "unfinished runs", "1 running")
         assert found["leases"].level == "ok"
-    assert store.doctor()["unfinished runs"].sentence == "there is none"
+    assert store.doctor()["unfinished runs"].sentence == "none"
 
 
 def test_runs_of_a_process_that_died_are_found(store: everstep.Store, path: Path) -> None:
@@ -200,7 +200,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     found = store.doctor()
     assert found["leases"].level == found["unfinished runs"].level == "warn"
     assert "2 runs (a, b) are held by workers that have died" in found["leases"].sentence
-    assert "2 running; 2 runs (a, b) are called running, and nobody drives them" in found["unfinished runs"].sentence
+    assert "2 running; 2 runs (a, b) are marked running, but no process runs them" in found["unfinished runs"].sentence
     with store.run("a"), store.run("b"):
         pass
     assert store.doctor()["leases"].level == "ok"
@@ -232,7 +232,7 @@ def test_the_size_is_compared_with_full_copies(store: everstep.Store) -> None:
     )
     assert 0.7 * exact < told < 1.4 * exact
     assert "times as much" in sentence
-    assert "estimated from 5 states of 1 runs, which have 100% of what was stored" in sentence
+    assert "estimated from 5 states of 1 runs, which hold 100% of the stored bytes" in sentence
 
 
 def test_of_a_pruned_run_only_what_is_left_counts_as_copies(store: everstep.Store) -> None:
@@ -252,14 +252,14 @@ def test_free_pages_are_counted(store: everstep.Store, monkeypatch: pytest.Monke
     store.delete("r")
     health = store.backend.health()
     assert int(health["free_pages"]) * int(health["page_size"]) > 2_900_000  # type: ignore[call-overload]
-    assert f"{shown_size(int(health['free_pages']) * 4096)} of the file's" in store.doctor()["free pages"].sentence  # type: ignore[call-overload]
+    assert f"{shown_size(int(health['free_pages']) * 4096)} of " in store.doctor()["free pages"].sentence  # type: ignore[call-overload]
 
 
 def test_when_it_was_verified_is_said(store: everstep.Store) -> None:
     assert store.doctor()["verify"].level == "ok"  # there is nothing in it
     with FakeClock(now=2_000_000_000) as time:
         grow(store, "r", 3)
-        assert store.doctor()["verify"] == Finding("warn", "verify", "it was never verified", "store.verify('full')")
+        assert store.doctor()["verify"] == Finding("warn", "verify", "never verified", "store.verify('full')")
         store.verify("quick")
         time.advance(86_400)
         store.verify("full")
@@ -285,8 +285,8 @@ def test_a_fact_that_is_none_is_as_good_as_none(store: everstep.Store, fact: str
     store.backend.set_fact("verify.full", fact)
     store.backend.set_fact("cleanup.last", fact)
     found = store.doctor()
-    assert found["verify"].sentence == "it was never verified"
-    assert "never cleaned up" in found["cleanup"].sentence
+    assert found["verify"].sentence == "never verified"
+    assert "clean-up has never run" in found["cleanup"].sentence
 
 
 def test_when_it_was_cleaned_up_is_said(store: everstep.Store) -> None:

@@ -431,4 +431,4 @@ def test_damage_says_what_to_do(store: everstep.Store, monkeypatch: pytest.Monke
         raise Damaged("the rows cannot be read")
 
     monkeypatch.setattr(store.backend, "runs", damaged)
-    assert store.gc().problems == ["nothing is freed: the rows cannot be read"]
+    assert store.gc().problems == ["nothing was freed: the rows cannot be read"]

@@ -187,7 +187,7 @@ def test_what_others_stand_on_stays(store: everstep.Store) -> None:
     store.tag("r@17", "release")
     store.tag("r@18", "other")
     reasons = why(store.prune(Retention(keep_last=1), run="r"))
-    assert reasons[11] == "fork f begins here"
+    assert reasons[11] == "fork f starts here"
     assert reasons[17] == "protected tag release"
     assert reasons[max(reasons)] == "head"
     assert reasons[13].startswith("not kept by keep_last=1")
@@ -247,7 +247,7 @@ def test_a_loop_goes_on_from_where_it_would_have_gone_on(places: Any) -> None:
     with pytest.raises(KeyError):
         drive(store, 25)
     plan = store.prune(Retention(keep_last=1))
-    assert "the run goes on from it" in why(plan).values()
+    assert "the run resumes from it" in why(plan).values()
     store.gc()
     assert drive(store, 30) == [f"w{n}" for n in range(20, 30)]
     assert store.load("r") == {"done": [f"w{n}" for n in range(30)]}
@@ -316,7 +316,7 @@ def test_the_edited_state_of_a_workflows_fork_stays(places: Any) -> None:
     store.fork("w@1", "f", edit={"topic": "new"})
     assert store.resume("f").status == "waiting"
     plan = store.prune(Retention(keep_last=1), run="f")
-    assert why(plan)[1] == "the edited state that this fork begins with"
+    assert why(plan)[1] == "the edited state that this fork starts with"
     assert plan.dropped > 5
     store.gc()
     store.answer("f", "ok", "yes")
@@ -359,7 +359,7 @@ def test_of_a_run_that_ended_only_the_final_checkpoint_stays(store: everstep.Sto
     assert len(plans["live"].kept) == 10
     for name in ("ended", "failed"):
         assert len(plans[name].kept) == 1
-        assert plans[name].decisions[0].reason.startswith('the run has ended, and completed="final"')
+        assert plans[name].decisions[0].reason.startswith('the run has ended and completed="final"')
     assert good(store)
 
 
@@ -448,7 +448,7 @@ def test_when_the_time_is_over_the_next_one_goes_on(places: Any, monkeypatch: py
         assert not done.complete
         plan = done.pruned.runs[0]
         assert states(store, "r") == {number: before[number] for number in plan.kept}
-        assert (plan.dropped == []) == ("it was to go, but the time was over" in {d.reason for d in plan.decisions})
+        assert (plan.dropped == []) == ("to be dropped, but the time ran out" in {d.reason for d in plan.decisions})
         assert (plan.dropped == []) == (seconds < 1)
         assert plan.freed < foreseen.pruned.freed
         assert good(store)
@@ -511,11 +511,11 @@ def test_who_cannot_get_on_beside_another_one_says_so(places: Any, monkeypatch: 
     grow(store, "r", 30)
 
     def refused(cut: Cut) -> None:
-        raise Conflict("run 'r' was pruned by somebody else meanwhile")
+        raise Conflict("another process has pruned run 'r' meanwhile")
 
     monkeypatch.setattr(store.backend, "prune", refused)
     plan = store.prune(Retention(keep_last=1))
-    assert plan.problems == ["r: run 'r' was pruned by somebody else meanwhile"]
+    assert plan.problems == ["r: another process has pruned run 'r' meanwhile"]
     assert plan.dropped == 0
 
 
@@ -656,7 +656,7 @@ def test_nothing_goes_where_a_body_vanished_that_nobody_pruned(store: everstep.S
         execute(store, "UPDATE records SET body = NULL, body_digest = ? WHERE id & 0x7fffffff = ?", digest, seq)
     plan = store.prune(Retention(keep_last=1))
     assert plan.dropped == 0
-    assert "its body is gone, and it was not pruned" in plan.problems[0]
+    assert "its body is missing although it was not pruned" in plan.problems[0]
 
 
 def test_a_step_without_its_body_is_damage_also_between_pruned_checkpoints(store: everstep.Store) -> None:
@@ -670,7 +670,7 @@ def test_a_step_without_its_body_is_damage_also_between_pruned_checkpoints(store
         backend._data.runs["r"].records[step.seq - 1].body = None
     else:
         execute(store, "UPDATE records SET body = NULL, body_digest = ? WHERE id & 0x7fffffff = ?", step.body_digest, step.seq)
-    assert "its body is gone" in store.prune(Retention(keep_last=1)).problems[0]
+    assert "its body is missing" in store.prune(Retention(keep_last=1)).problems[0]
     assert not store.verify("records").ok
     assert store.gc().freed == 0
 

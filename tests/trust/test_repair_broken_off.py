@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,7 @@ def test_an_error_of_the_system_is_one_of_ours_and_leaves_nothing(
 def test_a_store_that_came_into_the_place_meanwhile_is_left_alone(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "new.db"
     at(rebuild, "link", 1, lambda: target.write_bytes(b"mine") and None)(monkeypatch)
-    with pytest.raises(everstep.EverstepError, match="exists already"):
+    with pytest.raises(everstep.EverstepError, match="already exists"):
         everstep.repair(source, target)
     assert target.read_bytes() == b"mine"
     assert {path.name for path in tmp_path.iterdir()} == {"s.db", "new.db"}
@@ -198,3 +199,17 @@ def test_S8_doctor_names_what_a_killed_repair_left_and_says_how_to_remove_it(
     assert everstep.repair(source, tmp_path / "t.db").ok
     assert (tmp_path / ".t.db.backup.new").read_text() == "the user's own"
     assert (tmp_path / ".everstep.toml.0123456789ab.new").exists()
+
+
+@pytest.mark.parametrize("owner", ["", "1.", f"{os.getppid()}."], ids=["unknown", "first-process", "living"])
+def test_S8_doctor_names_an_image_of_a_killed_repair_whose_process_number_another_process_has(
+    owner: str, source: Path, tmp_path: Path
+) -> None:
+    """In a container, the next process often has the same number. A file that changed within the last day may be in use."""
+    left = tmp_path / f".t.db.{owner}0123456789ab.new-image"
+    left.write_bytes(b"everything that is in a store")
+    with everstep.open(source) as store:
+        assert not [finding for finding in store.doctor().findings if finding.name == "leftovers"]
+        os.utime(left, (time.time() - 90_000,) * 2)
+        [finding] = [finding for finding in store.doctor().findings if finding.name == "leftovers"]
+    assert left.name in str(finding.remedy)

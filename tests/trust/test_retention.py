@@ -154,9 +154,9 @@ def test_each_rule_names_itself() -> None:
         Point(9, at(15, 4), "automatic"),
     ]
     policy = Retention(keep_last=2, keep_within=86_400, keep_daily=3, keep_weekly=2, keep_tagged=["good"], keep_kinds=["gate"])
-    assert reasons(found, policy, pinned={2: "fork f begins here", 4: "newest base"}) == {
+    assert reasons(found, policy, pinned={2: "fork f starts here", 4: "newest base"}) == {
         1: "+ tagged good",
-        2: "+ fork f begins here",
+        2: "+ fork f starts here",
         3: "+ protected tag milestone",
         4: "+ newest base",
         5: "- not kept by keep_last=2, keep_daily=3, keep_weekly=2, keep_within=1 day, keep_tagged=good, keep_kinds=gate",
@@ -191,7 +191,7 @@ def test_of_a_run_that_has_ended_the_final_checkpoint_and_what_is_protected_stay
     assert reasons(found, policy, ended=True, protected=("release", "mine")) == {
         1: "+ protected tag release",
         2: "+ protected tag mine",
-        3: '- the run has ended, and completed="final"',
+        3: '- the run has ended and completed="final"',
         4: "+ head",
     }
     assert all(r.startswith("+") for r in reasons(found, policy, ended=False).values())
@@ -236,12 +236,12 @@ def test_equal_policies_are_equal_however_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"keep_last": 0}, "keep_last=0"), ({"keep_last": True}, "keep_last=True"), ({"keep_last": 1.5}, "keep_last=1.5"), ({"keep_last": 2**64}, "keep_last=1844"),
-    ({"keep_daily": -1}, "keep_daily=-1"), ({"keep_weekly": "7"}, "keep_weekly='7'"), ({"minimum": 0}, "minimum=0"), ({"max_bytes": -1}, "max_bytes=-1"),
-    ({"keep_within": -1}, "keep_within=-1"), ({"keep_within": float("nan")}, "keep_within=nan"), ({"keep_within": 1e300}, "keep_within=1e+300"), ({"keep_within": "30d"}, "keep_within='30d'"),
-    ({"keep_within": True}, "keep_within=True"), ({"keep_tagged": 7}, "keep_tagged=7"), ({"keep_tagged": ["a b"]}, "'a b' is no tag"), ({"keep_kinds": ["daily"]}, "'daily' is no kind"),
-    ({"keep_kinds": 3}, "keep_kinds=3"), ({"completed": "none"}, "completed='none'"), ({"completed": None}, "completed=None"), ({"completed": "delete"}, "needs to know how long"),
-    ({"keep": 3}, "no 'keep'"), ({7: 3}, "no 7"), (None, "None is no retention"), ([], "[] is no retention"),
+    ({"keep_last": 0}, "got 0"), ({"keep_last": True}, "got True"), ({"keep_last": 1.5}, "got 1.5"), ({"keep_last": 2**64}, "got 1844"),
+    ({"keep_daily": -1}, "keep_daily must be an integer of at least 1, got -1"), ({"keep_weekly": "7"}, "got '7'"), ({"minimum": 0}, "minimum must be an integer of at least 1, got 0"), ({"max_bytes": -1}, "max_bytes must be an integer of at least 0, got -1"),
+    ({"keep_within": -1}, "got -1"), ({"keep_within": float("nan")}, "got nan"), ({"keep_within": 1e300}, "got 1e+300"), ({"keep_within": "30d"}, "got '30d'"),
+    ({"keep_within": True}, "got True"), ({"keep_tagged": 7}, "keep_tagged must be a tag or a list of them, got 7"), ({"keep_tagged": ["a b"]}, "invalid tag 'a b'"), ({"keep_kinds": ["daily"]}, "got 'daily'"),
+    ({"keep_kinds": 3}, "keep_kinds must be a kind of checkpoint or a list of them, got 3"), ({"completed": "none"}, "got 'none'"), ({"completed": None}, "got None"), ({"completed": "delete"}, "needs keep_within"),
+    ({"keep": 3}, "no field 'keep'"), ({7: 3}, "no field 7"), (None, "got None"), ([], "got []"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(given: Any, words: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
@@ -250,5 +250,5 @@ def test_what_makes_no_sense_is_refused(given: Any, words: str) -> None:
 
 
 def test_a_decision_reads_as_a_sentence() -> None:
-    assert str(Decision(7, True, "head", 1234, True)) == "7 stays: head (1,234 bytes)"
-    assert str(Decision(3, False, "not kept by keep_last=1", 0)) == "3 goes: not kept by keep_last=1 (0 bytes)"
+    assert str(Decision(7, True, "head", 1234, True)) == "keep 7: head (1,234 bytes)"
+    assert str(Decision(3, False, "not kept by keep_last=1", 0)) == "drop 3: not kept by keep_last=1 (0 bytes)"

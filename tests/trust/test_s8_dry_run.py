@@ -23,7 +23,7 @@ def test_S8_gc_says_what_it_will_give_back(tmp_path: Path) -> None:
     with filled(tmp_path / "s.db") as store:
         store.delete("r0")
         foreseen = store.gc(dry_run=True)
-        assert "would be given back" in str(foreseen)
+        assert "would be returned to the system" in str(foreseen)
         assert near(foreseen.given_back, store.gc().given_back), foreseen
         assert store.gc(dry_run=True).given_back < 10_000
 

@@ -80,7 +80,7 @@ def test_a_damaged_delta_is_passed_over_with_all_that_stands_on_it(path: Path, b
                 assert (found.number, found.state) == (bad - 1, state_of(bad - 1))
                 assert [n for n, _ in found.skipped] == list(range(number, bad - 1, -1))
                 assert all(reason for _, reason in found.skipped)
-                assert all(f"it stands on r@{bad}" in reason for _, reason in found.skipped[:-1])
+                assert all(f"it depends on r@{bad}" in reason for _, reason in found.skipped[:-1])
             else:
                 assert (found.number, found.state, found.skipped) == (number, state_of(number), [])
 
@@ -134,7 +134,7 @@ def test_several_kinds_of_damage_at_once(path: Path) -> None:
         found = store.load("r", newest_good=True)
         assert found.state == state_of(found.number)
         assert found.number < COUNT - 2 or found.number == COUNT - 1
-        assert "passed over r@20" in str(found)
+        assert "skipped r@20" in str(found)
 
 
 def test_a_record_that_cannot_even_be_read_is_passed_over(path: Path) -> None:
@@ -197,7 +197,7 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_where_nothing_is_good_the_error_is_that_of_the_load(path: Path) -> None:
     tamper(path, "UPDATE records SET body = x'0100' WHERE kind IN ('base', 'checkpoint')")
-    with everstep.open(path) as store, pytest.raises(Damaged, match="no older checkpoint is good"):
+    with everstep.open(path) as store, pytest.raises(Damaged, match="no older checkpoint is undamaged"):
         store.load("r", newest_good=True)
 
 
@@ -228,7 +228,7 @@ def test_pruned_checkpoints_are_passed_over_and_said_to_be_pruned(path: Path) ->
             assert [n for n, _ in found.skipped] == list(range(number, found.number, -1))
             assert {reason for _, reason in found.skipped} <= {
                 "its state was pruned",
-                f"it stands on r@{found.number + 1}",
+                f"it depends on r@{found.number + 1}",
                 f"the state of r@{number} was pruned",
             }
 

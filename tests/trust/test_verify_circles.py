@@ -31,7 +31,7 @@ def test_records_that_go_in_a_circle_are_no_endless_way(tmp_path: Path, monkeypa
 
         monkeypatch.setattr(type(backend), "records", records)
         report = store.verify("records")
-    assert "its records go in a circle" in str(report)
+    assert "its records repeat" in str(report)
 
 
 def test_a_row_with_the_number_of_another_one_is_damage(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_base_that_is_not_what_the_deltas_say_is_found(places: Any, name: str)
     forge(store, "r", base_of(store, WRONG[name], SET_STEP))
     assert store.verify("records").ok
     report = store.verify("full")
-    assert [problem.what for problem in report.problems] == ["the base for checkpoint 2 is not what the deltas before it say"]
+    assert [problem.what for problem in report.problems] == ["the base for checkpoint 2 differs from the state that the deltas give"]
 
 
 def test_a_base_that_is_what_the_deltas_say_is_not_reported(places: Any) -> None:
@@ -115,7 +115,7 @@ def test_a_delta_that_fits_nothing_is_found(places: Any) -> None:
     found = faults(store.verify("full"))
     assert len(found) == 3
     assert "a delta does not fit the snapshot below it" in found[0]
-    assert found[1] == "its body is no delta"
+    assert found[1] == "its body is not a delta"
     assert "no value" in found[2]
 
 
@@ -184,17 +184,17 @@ def name(content: bytes) -> bytes:
 
 LEAF = packb([1, 2, 3])
 TREES: dict[str, tuple[Saved, str]] = {
-    "a list with fewer items than promised": (chunked("l", 4, 0, LEAF), "should be below it"),
-    "an index with another sum": (chunked("l", 4, 1, LEAF, packb([[name(LEAF), 3]])), "should be below it"),
-    "an entry with another count": (chunked("l", 4, 1, LEAF, packb([[name(LEAF), 4]])), "should be below it"),
-    "a segment that is no list": (chunked("l", 1, 0, packb({"a": 1})), "no segment"),
-    "a key without a value": (chunked("d", 1, 0, packb(["a", 1, "b"])), "no segment"),
-    "a key that cannot be one": (chunked("d", 1, 0, packb([[], 1])), "no segment"),
-    "an index that is none": (chunked("l", 3, 1, LEAF), "no index"),
-    "an index of something else": (chunked("l", 3, 1, packb([["a", 3]])), "no index"),
-    "a text that is none": (chunked("s", 2, 0, b"\xff\xfe"), "no UTF-8"),
+    "a list with fewer items than promised": (chunked("l", 4, 0, LEAF), "its content has another number"),
+    "an index with another sum": (chunked("l", 4, 1, LEAF, packb([[name(LEAF), 3]])), "its content has another number"),
+    "an entry with another count": (chunked("l", 4, 1, LEAF, packb([[name(LEAF), 4]])), "its content has another number"),
+    "a segment that is no list": (chunked("l", 1, 0, packb({"a": 1})), "not a segment"),
+    "a key without a value": (chunked("d", 1, 0, packb(["a", 1, "b"])), "not a segment"),
+    "a key that cannot be one": (chunked("d", 1, 0, packb([[], 1])), "not a segment"),
+    "an index that is none": (chunked("l", 3, 1, LEAF), "not an index"),
+    "an index of something else": (chunked("l", 3, 1, packb([["a", 3]])), "not an index"),
+    "a text that is none": (chunked("s", 2, 0, b"\xff\xfe"), "not UTF-8"),
     "a value that is none": (chunked("v", 1, 0, b"\xc1"), "no value"),
-    "bytes that are too short": (chunked("b", 3, 0, b"ab"), "should be below it"),
+    "bytes that are too short": (chunked("b", 3, 0, b"ab"), "its content has another number"),
 }
 
 

@@ -66,7 +66,7 @@ def test_more_use_never_frees_a_budget(limit: int, used: int, more: int) -> None
 )
 def test_a_use_that_makes_no_sense_is_refused_and_nothing_is_added(use: dict[str, Any]) -> None:
     used = Used()
-    with pytest.raises(InvalidArgument, match=f"{next(iter(use))}="):
+    with pytest.raises(InvalidArgument, match=f"{next(iter(use))} must be"):
         used.add(**{"seconds": 1, "steps": 1, "tokens": 1, "cost": 1, **use})
     assert used == Used()
 
@@ -85,8 +85,8 @@ def test_a_budget_is_read(given: Any, budget: Budget) -> None:
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"token": 5}, "'token'"), ({7: 5}, "has no 7"), ({"tokens": 0}, "tokens=0"), ({"tokens": 1.5}, "tokens=1.5"), ({"steps": True}, "steps=True"), ({"steps": -1}, "steps=-1"), ({"seconds": 0}, "seconds=0"),
-    ({"cost": float("nan")}, "cost=nan"), ({"cost": "5"}, "cost='5'"), (None, "None is no budget"), (5, "5 is no budget"), ([], "[] is no budget"), ({"tokens": 10**400}, "tokens=1000"),
+    ({"token": 5}, "'token'"), ({7: 5}, "unknown key 7"), ({"tokens": 0}, "got 0"), ({"tokens": 1.5}, "got 1.5"), ({"steps": True}, "got True"), ({"steps": -1}, "got -1"), ({"seconds": 0}, "got 0"),
+    ({"cost": float("nan")}, "got nan"), ({"cost": "5"}, "got '5'"), (None, "budget must be a mapping, got None"), (5, "budget must be a mapping, got 5"), ([], "budget must be a mapping, got []"), ({"tokens": 10**400}, "got 1000"),
 ])  # fmt: skip
 def test_what_is_no_budget_is_refused(given: Any, words: str) -> None:
     with pytest.raises(InvalidArgument) as refused:

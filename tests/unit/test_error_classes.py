@@ -27,7 +27,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "StepFailed": ("s#0", "app.Error", "no"),
     "NonDeterminism": ("r", "s#0", "(1)", "(2)"),
     "DefinitionChanged": ("it changed",),
-    "OtherVersion": ("run r was driven by version 1",),
+    "OtherVersion": ("version 1 of flow executed run 'r'",),
     "InvalidWorkflow": ("no", "w.yaml", 3),
     "MissingCapability": ("toy://", "mailbox"),
     "DamagedChunk": (b"\x01" * 32, "it is not stored"),

@@ -177,7 +177,7 @@ def test_a_hook_that_hangs_is_left_passed_over_and_called_again_when_it_is_back(
         back.wait()
 
     hook = hooks.add("after_step", hang, timeout=SHORT)
-    with pytest.warns(RuntimeWarning, match=r"takes longer than its 0\.02 s"):
+    with pytest.warns(RuntimeWarning, match=r"took longer than its timeout of 0\.02 s"):
         hooks.fire("after_step", EVENT)
     assert (hook.stats.timeouts, hook.stats.skipped) == (1, 0)
     hooks.fire("after_step", EVENT)
@@ -460,16 +460,16 @@ def test_events_that_there_are(hooks: Hooks, event: str) -> None:
     "event", ["step", "after_Step", "", "custom:", "custom:a b", "custom:7", "custom:a|b", "deployed", None, 7, ["error"]]
 )
 def test_events_that_there_are_not(hooks: Hooks, event: Any) -> None:
-    with pytest.raises(InvalidArgument, match="is no event") as refused:
+    with pytest.raises(InvalidArgument, match="unknown event") as refused:
         hooks.add(event, print)
     assert repr(event) in refused.value.message
     assert all(name in refused.value.remedy for name in ("before_checkpoint", "after_run", "interrupt", "custom:name"))
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({"fn": "print"}, "'print' cannot be called"), ({"priority": 1.5}, "priority=1.5"), ({"priority": True}, "priority=True"), ({"priority": None}, "priority=None"),
-    ({"timeout": 0}, "timeout=0"), ({"timeout": -1}, "timeout=-1"), ({"timeout": True}, "timeout=True"), ({"timeout": float("nan")}, "timeout=nan"),
-    ({"timeout": float("inf")}, "timeout=inf"), ({"timeout": 1e300}, "timeout=1e"), ({"timeout": "1"}, "timeout='1'"),
+    ({"fn": "print"}, "a hook must be callable, got 'print'"), ({"priority": 1.5}, "got 1.5"), ({"priority": True}, "got True"), ({"priority": None}, "got None"),
+    ({"timeout": 0}, "got 0"), ({"timeout": -1}, "got -1"), ({"timeout": True}, "got True"), ({"timeout": float("nan")}, "got nan"),
+    ({"timeout": float("inf")}, "got inf"), ({"timeout": 1e300}, "got 1e"), ({"timeout": "1"}, "got '1'"),
 ])  # fmt: skip
 def test_wrong_arguments_are_refused(hooks: Hooks, given: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
@@ -640,7 +640,7 @@ def test_a_hook_that_gets_no_thread_is_skipped(hooks: Hooks, monkeypatch: pytest
 
     hook = hooks.add("after_step", lambda event: None, timeout=AMPLE)
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.warns(RuntimeWarning, match="got no thread: can't start new thread"):
+    with pytest.warns(RuntimeWarning, match="could not start a thread: can't start new thread"):
         hooks.fire("after_step", EVENT)
     assert (hook.stats.calls, hook.stats.skipped) == (0, 1)
     monkeypatch.undo()

@@ -79,7 +79,7 @@ def test_an_unregistered_plain_class_is_refused() -> None:
 @pytest.mark.parametrize("returned", [None, [1], {1: 2}])
 def test_an_encode_function_that_returns_no_fields_is_refused(returned: Any) -> None:
     everstep.register(Plain, encode=lambda p: returned, decode=lambda f: Plain(1))
-    with pytest.raises(Unstorable, match="returned no dict"):
+    with pytest.raises(Unstorable, match="did not return a dict"):
         encode({"p": Plain(1)})
 
 
@@ -97,7 +97,7 @@ def test_a_missing_upgrade_says_which() -> None:
     raw = encode(Point(1, 2))
     forgotten()
     everstep.register(Point, name="p", version=3, upgrades={2: lambda f: f})
-    with pytest.raises(TypeConflict, match="version 1, and nothing upgrades that to version 2") as caught:
+    with pytest.raises(TypeConflict, match="version 1, and there is no upgrade to version 2") as caught:
         decode(raw)
     assert "upgrades={1: function}" in caught.value.remedy
 
@@ -107,7 +107,7 @@ def test_a_newer_version_than_the_program_knows_is_refused() -> None:
     raw = encode(Point(1, 2))
     forgotten()
     everstep.register(Point, name="p", version=1)
-    with pytest.raises(NewerFormat, match="has version 2, this program knows up to 1"):
+    with pytest.raises(NewerFormat, match="has version 2, but this program supports at most version 1"):
         decode(raw)
 
 
@@ -139,8 +139,8 @@ def test_a_reloaded_class_takes_the_place_of_the_old_one() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ({"cls": 5}, "is no class"),
-    ({"cls": Plain}, "is no dataclass"),
+    ({"cls": 5}, "takes a class, got 5"),
+    ({"cls": Plain}, "is not a dataclass"),
     ({"cls": Plain, "encode": vars}, "only one of encode and decode"),
 ])  # fmt: skip
 def test_register_refuses_what_makes_no_sense(arguments: dict[str, Any], words: str) -> None:
@@ -209,7 +209,7 @@ def test_an_upgrade_that_raises_is_a_conflict_that_names_it() -> None:
 
 def test_an_upgrade_that_returns_no_fields_is_a_conflict() -> None:
     everstep.register(Point, name="p", version=2, upgrades={1: lambda f: f.update(y=2)})  # type: ignore[dict-item, return-value]
-    with pytest.raises(TypeConflict, match="from version 1 returned no dict of fields, but None"):
+    with pytest.raises(TypeConflict, match="from version 1 must return a dict of fields, got None"):
         decode(encode(everstep.Unknown("p", 1, {"x": 1})))
 
 

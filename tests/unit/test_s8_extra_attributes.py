@@ -1,6 +1,6 @@
 """S8: attributes of an instance that are no fields of its type are kept, not dropped."""
 
-from collections import namedtuple
+from collections import Counter, OrderedDict, namedtuple
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -135,3 +135,27 @@ def test_S8_one_that_cannot_be_stored_is_refused_with_its_path() -> None:
     run.state["plan"] = plan
     with pytest.raises(Unstorable, match="socket"):
         run.checkpoint()
+
+
+@pytest.mark.parametrize("kind", [OrderedDict, Counter])
+def test_S8_attributes_of_an_ordered_dict_or_counter_are_refused_not_dropped(kind: type) -> None:
+    held = kind({"a": 1})
+    store = everstep.open("memory://")
+    with store.run("r") as run:
+        run.state["plain"] = {"deep": [(held,)]}
+        run.checkpoint()
+        held.note = "x"
+        with pytest.raises(
+            Unstorable, match=rf"state\['plain'\]\['deep'\]\[0\]\[0\] has attributes \('note'\), which a stored {kind.__name__} cannot keep"
+        ):
+            run.checkpoint()
+        with pytest.raises(Unstorable, match="has attributes"):
+            run.step("s", lambda: held)
+        del held.note
+    assert type(store.load("r")["plain"]["deep"][0][0]) is kind
+
+
+@pytest.mark.parametrize("base", [dict, list, set, tuple, str, int, bytes, OrderedDict])
+def test_S8_a_subclass_of_a_container_is_refused_until_it_is_registered(base: type) -> None:
+    with pytest.raises(Unstorable, match="is a Mine, which cannot be stored"):
+        encode(type("Mine", (base,), {})())

@@ -19,7 +19,7 @@ import everstep
 from everstep import system
 from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.clock import Clock
-from everstep.transactions.sqlite import SqliteLedger
+from everstep.transactions.sqlite import SqliteResults
 
 FULL = 51  # F_FULLFSYNC of macOS
 
@@ -96,8 +96,8 @@ def test_sqlite_is_told_to_sync_fully_where_fsync_does_not_reach_the_disk(
         connection.close()
     for first in file.readers():
         first.close()
-    ledger = SqliteLedger(str(tmp_path / "own.db"))
-    own = ledger._connect()
+    results = SqliteResults(str(tmp_path / "own.db"))
+    own = results._connect()
     assert [own.own(f"PRAGMA {name}") for name in ("fullfsync", "checkpoint_fullfsync")] == [[(int(macos),)]] * 2
     sqlite3.Connection.close(own)
 
@@ -105,13 +105,13 @@ def test_sqlite_is_told_to_sync_fully_where_fsync_does_not_reach_the_disk(
 def test_doctor_says_what_holds_on_this_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with everstep.open(tmp_path / "s.db") as store:
         said = {finding.name: finding for finding in store.doctor().findings}
-        assert said["system"].sentence.startswith("Linux: fsync writes to the disk, each boot has an id")
+        assert said["system"].sentence.startswith("Linux: saves are synced with fsync, each boot has an id")
         assert "only" not in said["system"].sentence
         monkeypatch.setattr(system, "_FULL_SYNC", FULL)
         monkeypatch.setattr(sys, "platform", "darwin")
         said = {finding.name: finding for finding in store.doctor().findings}
-        assert said["system"].sentence.startswith("macOS: F_FULLFSYNC writes to the disk")
-        assert said["system"].sentence.endswith("the test suites were run on Linux only")
+        assert said["system"].sentence.startswith("macOS: saves are synced with F_FULLFSYNC")
+        assert said["system"].sentence.endswith("the test suites run only on Linux")
         assert said["sync"].level == "ok"
 
 
@@ -205,7 +205,7 @@ def test_on_windows_the_import_ends_in_one_sentence(platform: str) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         return
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("ImportError: Everstep does not run on Windows: use it inside WSL")
+    assert done.stderr.splitlines()[-1].startswith("ImportError: Everstep does not support Windows: use it inside WSL")
     assert done.stderr.count("File ") == 2, "the program's line and ours: nothing from deep inside"
 
 

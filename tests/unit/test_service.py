@@ -84,7 +84,7 @@ def test_where_none_begins_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.001)
     service = Service(lambda: None)
     for _ in range(2):
-        with pytest.raises(StoreBusy, match="got no thread: none began"):
+        with pytest.raises(StoreBusy, match="could not start a thread: none began"):
             service.start()
     assert not service.started
     monkeypatch.undo()

@@ -140,7 +140,7 @@ def test_W2_stranded_runs_are_listed_with_the_reason(url: str, store: everstep.S
     found = {one.run: one for one in store.stranded()}
     assert found.keys() == {"driven", "unheard", "elsewhere"}
     assert (found["driven"].version, found["driven"].queue, found["driven"].status) == ("1", "default", "waiting")
-    assert found["driven"].reason == "it was driven by version 1 of 'asker'; live workers of queue 'default' have version 2"
+    assert found["driven"].reason == "version 1 of 'asker' executed it last; live workers of queue 'default' have version 2"
     assert found["unheard"].reason == "no live worker of queue 'default' has the workflow 'unheard'"
     assert found["elsewhere"].reason == "no live worker serves queue 'other'"
     command = [sys.executable, "-m", "everstep", "queues", "--store", url, "--stranded", "--json"]

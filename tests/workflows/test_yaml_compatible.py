@@ -74,7 +74,7 @@ REFUSED = {
         changed("'yaml_actions:search'", "'yaml_actions:Agent.ask'", "{query:", "{question:"),
         "step 'search' ran yaml_actions:search and would now run yaml_actions:Agent.ask",
     ),
-    "another command": (changed("echo list", "echo others"), "step 'list' has another command"),
+    "another command": (changed("echo list", "echo others"), "the command of step 'list' changed"),
     "another kind of step": (
         changed('run: {shell: echo list, env: {A: "1"}}', "run: 'yaml_actions:say'"),
         "step 'list' was a command and is now a Python callable",
@@ -85,26 +85,26 @@ REFUSED = {
     ),
     "one result instead of many": (
         changed('for_each: steps.plan.result, with: {query: "${item}"}', "with: {query: a}"),
-        "step 'search' has lost its for_each",
+        "step 'search' no longer has a for_each",
     ),
     "many results instead of one": (
         changed("with: {word: begun}", "for_each: [1], with: {word: begun}"),
         "step 'notify' now has a for_each",
     ),
-    "a needed step removed": (changed(LINES["list"], "", "needs: [list], ", ""), "step 'list' is gone, and 'publish' had used its result"),
+    "a needed step removed": (changed(LINES["list"], "", "needs: [list], ", ""), "step 'list' was removed, but 'publish' used its result"),
     "a used step removed": (
         changed(LINES["search"], "", 'word: "${steps.search.result[0]}"', "word: x"),
-        "step 'search' is gone, and 'publish' had used its result",
+        "step 'search' was removed, but 'publish' used its result",
     ),
     "a step renamed": (changed("id: notify", "id: tell"), "step 'notify' is now called 'tell', and would run again under that name"),
-    "the major version": (changed("1.4", "2.0"), "the version went from 1.4 to 2.0"),
-    "a version dropped": (changed("version: 1.4\n", ""), "the version went from 1.4 to none"),
-    "an input removed": (changed("{topic: logs}", "{}", '"${inputs.topic}"', "logs"), "the input 'topic' is gone"),
-    "a new input without a default": (changed("{topic: logs}", "{topic: logs, depth: }"), "there is a new input 'depth' without a default"),
-    "another question": (changed("'Agreed?'", "'Refused?'"), "gate 'agreed' has another ask"),
+    "the major version": (changed("1.4", "2.0"), "the version changed from 1.4 to 2.0"),
+    "a version dropped": (changed("version: 1.4\n", ""), "the version changed from 1.4 to none"),
+    "an input removed": (changed("{topic: logs}", "{}", '"${inputs.topic}"', "logs"), "the input 'topic' was removed"),
+    "a new input without a default": (changed("{topic: logs}", "{topic: logs, depth: }"), "the new input 'depth' has no default"),
+    "another question": (changed("'Agreed?'", "'Refused?'"), "the ask of gate 'agreed' changed"),
     "an answer no longer allowed": (changed("[yes, no]", "[no]"), "gate 'agreed' no longer allows yes"),
-    "another shape of answers": (changed("choices: [yes, no]", "schema: {type: string}"), "gate 'agreed' has another schema"),
-    "another condition": (changed("== 'yes'", "!= 'no'"), "gate 'good' has another condition"),
+    "another shape of answers": (changed("choices: [yes, no]", "schema: {type: string}"), "the schema of gate 'agreed' changed"),
+    "another condition": (changed("== 'yes'", "!= 'no'"), "the condition of gate 'good' changed"),
 }
 
 
@@ -201,7 +201,7 @@ def test_a_step_whose_when_has_changed_is_noticed_at_replay(store: everstep.Stor
 def test_what_the_run_has_not_come_to_may_change_freely_where_that_is_known() -> None:
     before, after = parse(BEFORE), parse(changed("echo list", "echo others", "'Agreed?'", "'Refused?'"))
     assert len(reasons(after, before.text)) == 2
-    assert reasons(after, before.text, begun={"plan", "list"}) == ["step 'list' has another command"]
+    assert reasons(after, before.text, begun={"plan", "list"}) == ["the command of step 'list' changed"]
     assert reasons(after, before.text, begun={"plan"}) == []
 
 

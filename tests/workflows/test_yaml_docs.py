@@ -83,7 +83,7 @@ def test_the_example_runs_and_says_what_it_promises(tmp_path: Path) -> None:
         "Searches paid: 6, for 5 queries.",
         "It asks: Publish 'A report on 5 things",
         "it is succeeded, and was published: succeeded",
-        "began under another definition of report: step 'count' has another command",
+        "began under another definition of report: the command of step 'count' changed",
         "+        run: printf '%s\\n' \"$EVERSTEP_WITH_HITS\" | tr ',' '\\n' | wc -w",
     ):
         assert said in done.stdout

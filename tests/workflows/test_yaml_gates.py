@@ -183,7 +183,7 @@ def test_a_gate_can_lead_back_and_the_steps_run_again(store: everstep.Store) -> 
 def test_a_gate_leads_back_only_so_many_times(store: everstep.Store) -> None:
     out = store.start(flow(LOOP), length=100, id="r")
     assert isinstance(out.error, StepFailed)
-    assert "good failed with too many rounds: it led back to 'write' 3 times already" in out.error.message
+    assert "good failed with too many rounds: it has already led back to 'write' 3 times" in out.error.message
     assert actions.calls.count("c") == 4
 
 

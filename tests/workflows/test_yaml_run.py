@@ -151,8 +151,8 @@ def test_a_result_that_cannot_be_stored_fails_the_step_once(store: everstep.Stor
 def test_inputs_that_do_not_fit_fail_the_run_with_a_reason(store: everstep.Store) -> None:
     found = flow("- {id: a, run: 'true'}", "inputs: {topic: , depth: {type: integer, default: 3}}")
     for given, message in [
-        ({}, "needs the input 'topic'"),
-        ({"topic": 1, "depth": "x"}, "is not as declared"),
+        ({}, "requires the input 'topic'"),
+        ({"topic": 1, "depth": "x"}, "does not match its schema"),
         ({"topik": 1}, "did you mean 'topic'?"),
     ]:
         with pytest.raises(InvalidArgument, match="input") as caught:
@@ -185,7 +185,7 @@ def test_for_each_runs_as_many_at_once_as_it_says(store: everstep.Store) -> None
 def test_for_each_over_nothing_is_done_at_once_and_over_no_list_fails(store: everstep.Store) -> None:
     found = flow("- {id: a, run: 'yaml_actions:same', for_each: inputs.items, with: {value: '${item}'}}", "result: ${steps.a.result}")
     assert store.start(found, items=[]).unwrap() == []
-    with pytest.raises(InvalidWorkflow, match=r"flow.yaml:4: step 'a': for_each gives a value of type str, and no list"):
+    with pytest.raises(InvalidWorkflow, match=r"flow.yaml:4: step 'a': for_each must give a list, got a value of type str"):
         store.start(found, items="abc").unwrap()
 
 
@@ -249,7 +249,7 @@ def test_all_that_failed_at_the_same_time_run_again_on_resume(store: everstep.St
     assert out.status == "failed"
     assert str(out.error) == "b"
     assert out.error is not None
-    assert out.error.__notes__ == ["At the same time failed: ConnectionError: c"]
+    assert out.error.__notes__ == ["Another step failed at the same time: ConnectionError: c"]
     assert recorded(store) == {"a#0": "succeeded", "b#0": "failed", "c#0": "failed"}
     actions.fail.clear()
     actions.meeting = threading.Barrier(2)
@@ -472,14 +472,14 @@ def test_validation_runs_everything_again_and_finds_what_differs(store: everstep
     [
         ("{id: a, run: 'no_such_module:fn'}", 4, "no_such_module:fn: no_such_module cannot be imported: ModuleNotFoundError"),
         ("{id: a, run: 'yaml_actions:serch'}", 4, "there is no 'serch' in yaml_actions (did you mean 'search'?)"),
-        ("{id: a, run: 'yaml_actions:TEXT'}", 4, "yaml_actions:TEXT is a value of type str and cannot be called"),
+        ("{id: a, run: 'yaml_actions:TEXT'}", 4, "yaml_actions:TEXT must be callable, got a value of type str"),
         (
             "{id: a, run: 'yaml_actions:search'}",
             4,
-            "with does not fit yaml_actions:search: missing a required argument: 'query'; it takes query",
+            "invalid arguments (with) for yaml_actions:search: missing a required argument: 'query'; it takes query",
         ),
         ("{id: a, run: 'yaml_actions:search', with: {query: x, n: 1}}", 4, "got an unexpected keyword argument 'n'; it takes query"),
-        ("{id: a, run: 'true', with: {a: 1, A: 2}}", 4, "'a' and 'A' would be the same variable of the command"),
+        ("{id: a, run: 'true', with: {a: 1, A: 2}}", 4, "'a' and 'A' would become the same environment variable"),
     ],
 )
 def test_what_cannot_run_is_refused_when_it_is_loaded(step: str, line: int, message: str) -> None:

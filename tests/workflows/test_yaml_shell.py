@@ -90,7 +90,7 @@ def test_it_gets_the_environment_of_the_program_too(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_value_that_no_variable_can_hold_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match=r"\$A holds a NUL"):
+    with pytest.raises(InvalidArgument, match=r"\$A must not contain a NUL"):
         run("true", environment={"A": "x\0y"})
     with pytest.raises(StepFailed, match="could not be run"):
         run("true", environment={"A": "x" * (1 << 22)})

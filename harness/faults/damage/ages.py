@@ -1,7 +1,7 @@
 """A small store that is copied at several moments of its life, so that single pages of an older copy can be put back into the newest one.
 
-Between two copies everything happens that makes a page older: checkpoints, tags that move, questions, answers that were read and answers that
-were not, a pause that was lifted, forks, a run that was deleted and made again under its id, runs in queues, a policy that was changed.
+Between two copies everything happens that makes a page older: checkpoints, tags that move, questions, answers that were read and answers
+that were not, a pause that was lifted, forks, a run that was deleted and made again under its id, runs in queues, a changed retention.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def build(folder: Path) -> Sample:
 
 
 def ages(sample: Sample) -> list[bytes]:
-    """The files of the older copies, the oldest first."""
+    """Return the files of the older copies, the oldest first."""
     return [sample.at(f"age-{number}").read_bytes() for number in range(len(_LIFE) - 1)]
 
 

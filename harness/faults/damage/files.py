@@ -60,12 +60,12 @@ def _zeroed(content: bytes, start: int) -> bytes:
 
 @lru_cache(maxsize=8)
 def _blocks(content: bytes) -> list[int]:
-    """Where the blocks begin that hold something."""
+    """Return where the blocks begin that are not empty."""
     return [start for start in range(0, len(content), BLOCK) if any(content[start : start + BLOCK])]
 
 
 def _page(bench: Bench) -> int:
-    """How large the pages of the store are, as its header says: not as large as the parts of a file (`PAGE`) that `recall` knows of."""
+    """Return the page size of the store, as its header says: it differs from the parts of a file (`PAGE`) in `recall`."""
     return int.from_bytes(bench.closed[""][16:18])
 
 
@@ -84,7 +84,7 @@ def _exchange(bench: Bench, number: int) -> Outcome:
 
 
 def _mixed(bench: Bench) -> list[tuple[str, Files]]:
-    """Files that do not belong together. The witness is that of the store's end, unless it says otherwise."""
+    """List files that do not belong together. The rollback guard is that of the store's end, unless the name says otherwise."""
     closed, killed, earlier, earlier_killed, other = bench.closed, bench.killed, bench.earlier, bench.earlier_killed, bench.other
     seen = {"-seen": closed["-seen"]}
     garbage = Random(0).randbytes(32 << 10)  # noqa: S311 -- has to be the same each time
@@ -124,7 +124,7 @@ GROUPS = (
 
 
 def damage(bench: Bench, number: int) -> Outcome:
-    """Try one damage. They are numbered through, group by group."""
+    """Try one damage. They are numbered, group by group."""
     for group in GROUPS:
         size = group.size(bench)
         if number < size:
@@ -154,7 +154,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path) -> bool:
-    """Whether a store without a witness is caught going back to what it was: each of the files that make it older must show."""
+    """Whether a store without a rollback guard is caught going back: each of the files that make it older must show."""
     bench = Bench(build(folder / "sample"), folder / "bench")
     with patch("everstep.backends.sqlite.files.rollback_guard.Witness.recall", lambda _: None):
         kinds = [_mix(bench, number)[0] for number in (0, 1, 4)]

@@ -21,13 +21,13 @@ from harness.faults.damage.trial import Bench, Outcome
 
 SHORT = 20_000
 SHARES = (0.36, 0.28, 0.01, 0.35)
-"""How much of a sample is in the file, the WAL, the witness and the frames."""
+"""The share of the file, the WAL, the rollback guard and the frames in a sample."""
 SAMPLE_EVERY = 199
-"""One flip in so many is read in full and verified."""
+"""One flip in this many is read in full and verified."""
 
 
 def sizes(bench: Bench) -> list[int]:
-    """How many bits there are in the file, the WAL, the witness and the frames. Flips are numbered through, in this order."""
+    """Return the number of bits in the file, the WAL, the rollback guard and the frames. Flips are numbered in this order."""
     return [len(bench.closed[""]) * 8, len(bench.killed["-wal"]) * 8, len(bench.killed["-seen"]) * 8, bench.frames.bits]
 
 
@@ -55,7 +55,7 @@ def flipped(content: bytes, bit: int) -> bytes:
 
 
 def _chosen(bits: list[int], seed: int) -> Iterator[int]:
-    """A sample in which each part has its share."""
+    """Draw a sample in which each part has its share."""
     random, start = Random(seed), 0  # noqa: S311 -- has to be the same each time
     for size, share in zip(bits, SHARES, strict=True):
         yield from sorted(random.sample(range(start, start + size), min(size, int(SHORT * share))))
@@ -79,7 +79,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None, m
 
 
 def canary(folder: Path, seed: int = 0) -> bool:
-    """Whether a reader that does not look at digests is caught reading what was never saved."""
+    """Whether a reader that ignores digests is caught reading data that was never saved."""
     bench = Bench(build(folder / "sample"), folder / "bench")
     random, first = Random(seed), sum(sizes(bench)[:-1])  # noqa: S311 -- has to be the same each time
     with patch("everstep.store.load.record_fault", lambda *_: None):

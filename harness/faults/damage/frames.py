@@ -1,6 +1,6 @@
-"""The frames of a store as its backend hands them out, each of which can be handed out with one bit flipped. Part of `flips`.
+"""The frames of a store as its backend returns them, each of which can be returned with one bit flipped. Part of `flips`.
 
-Below the frames everything is whole, so that nothing but our own digests can tell. Relies on `recall` for the reads that a frame matters to.
+Everything below the frames is intact, so that only our own digests can detect it. Relies on `recall` for the reads that use a frame.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Name = tuple[Any, ...]
 
 
 def frames_in(answer: Any) -> Iterator[tuple[Name, bytes]]:
-    """The frames in an answer of a backend, by names that are theirs wherever they turn up."""
+    """Yield the frames in an answer of a backend, by names that are the same in all answers."""
     if isinstance(answer, Record):
         if answer.body is not None:
             yield ("record", answer.run, answer.seq), answer.body
@@ -39,18 +39,19 @@ def frames_in(answer: Any) -> Iterator[tuple[Name, bytes]]:
 
 
 def with_frame(answer: Any, name: Name, frame: bytes) -> Any:
-    """An answer in which one frame is another one."""
+    """Replace one frame in an answer."""
     if isinstance(answer, (Record, Letter, Base)):
         return replace(answer, body=frame) if name in dict(frames_in(answer)) else answer
     if isinstance(answer, dict):
         return answer | {name[1]: frame} if name in dict(frames_in(answer)) else answer
     if isinstance(answer, (list, tuple)):
-        return type(answer)(with_frame(part, name, frame) for part in answer)
+        parts = [with_frame(part, name, frame) for part in answer]
+        return answer._make(parts) if hasattr(answer, "_make") else type(answer)(parts)
     return answer
 
 
 class Flipped(Wrapper):
-    """A backend that hands out one frame with a bit flipped."""
+    """A backend that returns one frame with a bit flipped."""
 
     def __init__(self, backend: Any, name: Name, frame: bytes):
         super().__init__(backend)
@@ -62,7 +63,7 @@ class Flipped(Wrapper):
 
 
 class Frames:
-    """Every frame of an open store, and the reads that each matters to. Flips are numbered through."""
+    """Every frame of an open store, and the reads that use it. Flips are numbered."""
 
     def __init__(self, store: everstep.Store, recall: Recall):
         self._backend = store.backend
@@ -83,7 +84,7 @@ class Frames:
         return {name[0] for name in self._names}
 
     def flip(self, number: int) -> tuple[str, str]:
-        """Hand out one frame with one bit flipped, and do all reads that it matters to; one that no read sees is for `verify` to find."""
+        """Return one frame with one bit flipped, and do all reads that use it; `verify` must find a flip that no read sees."""
         which = bisect_right(self._ends, number)
         name, frame = self._names[which], bytearray(self._frames[which])
         bit = number - (self._ends[which - 1] if which else 0)
@@ -109,4 +110,4 @@ def _stored(store: everstep.Store) -> Iterator[tuple[Name, bytes]]:
 
 
 def _verified(store: everstep.Store) -> tuple[str, str]:
-    return (WRONG, "no read sees it, and verify says that all is well") if store.verify("full").ok else (DETECTED, "verify")
+    return (WRONG, "no read sees it, and verify reports no damage") if store.verify("full").ok else (DETECTED, "verify")

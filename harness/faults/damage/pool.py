@@ -1,6 +1,6 @@
-"""Tries many damages, here or on all cores, and counts what came of them. Part of `flips` and `files`.
+"""Tries many damages, here or on all cores, and counts the results. Part of `flips` and `files`.
 
-Each process has a bench of its own; what is tried is known by a number, so that a failure can be had again.
+Each process has its own bench; each attempt has a number, so that a failure can be reproduced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tried(
     count: Count, attempt: Attempt, numbers: list[int], bench: Bench, sample: Sample | None, folder: Path, progress: Progress,
     minutes: float | None = None,
 ) -> None:  # fmt: skip
-    """Try all numbers: on all cores if a sample for further benches is given, otherwise on this bench. With `minutes`, as many as it can."""
+    """Try all numbers: on all cores if a sample for further benches is given, otherwise on this bench. With `minutes`, as many as possible."""
     ends = None if minutes is None else time.monotonic() + 60 * minutes
     slices = [numbers[i : i + SLICE] for i in range(0, len(numbers), SLICE)]
     results = _everywhere(attempt, slices, sample, folder, ends) if sample is not None else (_some(attempt, bench, some) for some in slices)
@@ -65,7 +65,7 @@ def _some_there(attempt: Attempt, ends: float | None, numbers: list[int]) -> Fou
 
 
 def _some(attempt: Attempt, bench: Bench, numbers: list[int]) -> Found:
-    """How many came to what, and what to say about the bad ones."""
+    """Count the outcomes of some numbers, and describe the bad ones."""
     found: Counter[str] = Counter()
     notes: list[str] = []
     for number in numbers:

@@ -1,10 +1,10 @@
 """Everything that a program can read from a store, as a list of reads that can be repeated and compared one by one.
 
-A read gives lines. On a store that was damaged it gives the same lines, an error of Everstep that says so (detected), fewer lines or
-another order (missing: no read of a part can tell, but `verify` must report it), or something else (wrong: never allowed). An error that is none
-of Everstep's is wrong, too.
+A read gives lines. On a damaged store it gives the same lines, an error of Everstep that reports the damage (detected), fewer lines or
+another order (missing: no read of a part can tell, but `verify` must report it), or something else (wrong: never allowed). Any other error
+is wrong, too.
 
-Relies on the public API; for letters, which only the run that they are for reads, on what that does.
+Relies on the public API; for messages, which only their run reads, on the function that the run uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAME, DETECTED, MISSING, WRONG = "same", "detected", "missing", "wrong"
 
 
 def reads_of(store: everstep.Store) -> dict[str, Read]:
-    """The reads that make sense for what is in a store, by names that say what is read."""
+    """List the reads that make sense for the content of a store, by name."""
     reads: dict[str, Read] = {
         "runs": _runs,
         "events": lambda store: list(map(repr, store.events())),
@@ -41,13 +41,15 @@ def reads_of(store: everstep.Store) -> dict[str, Read]:
 
 
 def _places(store: everstep.Store) -> Lines:
-    """A place proves nothing and nothing follows from it: a run is taken by its row. It can be read, or is called damaged."""
+    """Read the queue entries. An entry proves nothing, and nothing follows from it: a run is claimed by its row. It can be read, or is
+    reported as damaged.
+    """
     store.backend.places()
     return []
 
 
 def _filters(store: everstep.Store) -> list[dict[str, Any]]:
-    """One listing by each filter that fits some run."""
+    """Build one listing for each filter that matches some run."""
     found: dict[str, dict[str, Any]] = {"prefix": {"prefix": ""}}
     for info in store.runs():
         given = {"status": info.status, "workflow": info.workflow, "session": info.session, "parent": info.parent, "note": info.note,
@@ -97,7 +99,7 @@ def _state(store: everstep.Store, ref: str) -> Lines:
 
 
 def _plain(view: Any) -> Any:
-    """All that a view shows."""
+    """Read everything in a view."""
     if isinstance(view, Mapping):
         return {key: _plain(value) for key, value in view.items()}
     return [_plain(item) for item in view] if isinstance(view, Sequence) and not isinstance(view, (str, bytes)) else view
@@ -113,21 +115,23 @@ def _letters(store: everstep.Store, run: str) -> Lines:
 
 
 def compare(read: Read, store: everstep.Store, good: Lines, before: Lines | None = None) -> tuple[str, str]:
-    """What became of a read, and what to say about it. `before`: what it gave before it was pruned, which is no wrong read either."""
+    """Compare a read with the good lines; return the outcome and a note. `before`: the lines before a prune, which are not a wrong read
+    either.
+    """
     try:
         now = read(store)
     except NotFound as error:
         return MISSING, error.message
     except EverstepError as error:
         return DETECTED, f"{type(error).__name__}: {error.message}"
-    except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about damage
+    except Exception as error:  # noqa: BLE001 - any other error does not report damage
         return WRONG, f"a bare {type(error).__name__}: {error}"
     if now == good:
         return SAME, ""
     if _lacks(now, good):
         return MISSING, f"{len(now)} of {len(good)} lines"
     if now == before:
-        return MISSING, "it was pruned and is there again"
+        return MISSING, "it was pruned and is back"
     if sorted(now) == sorted(good):
         return MISSING, "the lines are in another order"
     other = next((line for line in now if line not in good), now[0])
@@ -135,6 +139,6 @@ def compare(read: Read, store: everstep.Store, good: Lines, before: Lines | None
 
 
 def _lacks(now: Sequence[str], good: Sequence[str]) -> bool:
-    """Whether some lines are gone and the others are as they were, in their order."""
+    """Whether some lines are missing and the others are unchanged, in their order."""
     rest = iter(good)
     return len(now) < len(good) and all(line in rest for line in now)

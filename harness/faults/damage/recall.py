@@ -1,8 +1,8 @@
-"""What a store's reads ask of its backend, so that only those reads need to be done again that damage can have touched.
+"""Records the calls that a store's reads make to its backend, so that only reads that damage can affect are repeated.
 
-What a read gives depends on the answers of the backend alone, and an answer of SQLite on the pages that it read alone. So a flip in one page
-leaves every answer as it was that was made without this page, and every read as it was whose answers are the same. That is what makes it
-possible to try every bit; harnesses check on a sample that reading everything comes to the same.
+The result of a read depends only on the answers of the backend, and an answer of SQLite only on the pages that it read. So a flip in one
+page changes no answer that was made without this page, and no read whose answers are the same. This makes it possible to try every bit;
+harnesses check on a sample that reading everything has the same result.
 
 Relies on a good store; never writes to it.
 """
@@ -30,7 +30,7 @@ _NAME = "everstep-recall"
 
 @dataclass(slots=True)
 class Call:
-    """One question to a backend, the answer that the good store gave, and who asked."""
+    """One call to a backend, the answer of the good store, and the reads that made it."""
 
     method: str
     args: tuple[Any, ...]
@@ -42,12 +42,12 @@ class Call:
         """Whether a backend gives another answer, or none."""
         try:
             return bool(getattr(backend, self.method)(*self.args, **self.options) != self.answer)
-        except Exception:  # noqa: BLE001 - what is raised is looked at where the reads are done again
+        except Exception:  # noqa: BLE001 - errors are checked when the reads are repeated
             return True
 
 
 class _Asked(Wrapper):
-    """Hands every question on and remembers it with its answer."""
+    """Passes every call on and remembers it with its answer."""
 
     def __init__(self, backend: Any, calls: dict[str, Call]):
         super().__init__(backend)
@@ -69,7 +69,7 @@ class _Asked(Wrapper):
 
 @dataclass(slots=True)
 class Recall:
-    """All reads of a good store, what they gave, and the questions behind them."""
+    """All reads of a good store, their results, and the calls behind them."""
 
     reads: dict[str, Read]
     good: dict[str, Lines]
@@ -86,11 +86,11 @@ class Recall:
         return cls(reads, good, list(calls.values()))
 
     def touched(self, calls: list[Call]) -> list[str]:
-        """The reads that stand on some questions."""
+        """Return the reads that depend on some calls."""
         return sorted({read for call in calls for read in call.reads})
 
     def by_page(self, path: Path) -> dict[int, list[Call]]:
-        """The questions that need each page (from 0) of a closed store: of a store that was just opened, what it read at that counts for all."""
+        """Map each page (from 0) of a closed store to the calls that need it; the pages that opening reads count for all calls."""
         found: dict[int, list[Call]] = {}
         vfs = _Vfs(path)
         try:

@@ -1,6 +1,6 @@
-"""A repair under faults: the source stays as it is to the byte, and the new store is there complete or not at all.
+"""A repair under faults: the source stays unchanged to the byte, and the new store is there complete or not at all.
 
-Where reads of the source fail, a repair may find less; then it says so. What it finds is what was saved in any case.
+If reads of the source fail, a repair may find less, and reports it. Everything that it finds was saved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.faults.verdict import Verdict, leftovers
 
 
 def contents(store: everstep.Store) -> dict[str, Any]:
-    """All that can be read of every run, in digests."""
+    """Return all readable content of every run, as digests."""
     found = {}
     for info in store.runs():
         states = {str(c.number): [c.note, c.tags, _state(store, c.ref)] for c in store.checkpoints(info.id)}
@@ -38,7 +38,7 @@ def _state(store: everstep.Store, ref: str) -> str:
 
 
 def prepare(played: Path) -> None:
-    """Damage a store, and note what an undisturbed repair makes of it."""
+    """Damage a store, and note the result of an undisturbed repair."""
     source = played / "store" / "store.db"
     shutil.rmtree(source.with_name("store.db-locks"), ignore_errors=True)
     connection = apsw.Connection(str(source))
@@ -60,7 +60,7 @@ def _hash(path: Path) -> str:
 
 
 def act(folder: Path) -> None:
-    """Repair, unless an earlier try has done it and then met an error."""
+    """Repair, unless an earlier attempt has done it and then met an error."""
     target = folder / "store" / "new.db"
     if not target.exists():
         done = everstep.repair(folder / "store" / "store.db", target)

@@ -1,7 +1,7 @@
-"""Exchanges, moves and removes rows of a store behind its back, through SQLite, so that every page stays whole. Part of `files`.
+"""Exchanges, moves and removes rows of a store behind its back, through SQLite, so that every page stays intact. Part of `files`.
 
-Nothing but our own digests can tell then. What no read shows, because it only proves others (a tombstone), is for `verify` to find.
-The tables are those of docs/format.md; workers and facts, and what queues are counted by, are labels that nothing is proved by, and are left alone.
+Then only our own digests can detect it. `verify` must find changes that no read shows, because the row only proves others (a tombstone).
+The tables are those of docs/format.md; workers, properties and the counters of queues are labels that prove nothing, and are left alone.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ KEYS = {
     "runs": ("pk",), "records": ("id",), "chunks": ("family", "digest"), "tags": ("run", "name", "number"), "letters": ("run", "name"), "pruned": ("run",),
     "bases": ("run", "number"), "tombstones": ("pk",), "feed": ("first",), "run_tags": ("tag", "pk"), "run_meta": ("key", "value", "pk"), "tasks": ("run",),
 }  # fmt: skip
-"""The tables, and the columns that a row is found by."""
+"""The tables, and the columns that identify a row."""
 PARTS = {"runs": "id", "records": "body", "chunks": "frame", "letters": "body", "bases": "body"}
 """A column that is also exchanged alone."""
 OWNERS = {"tags": "run", "letters": "run", "pruned": "run", "bases": "run", "run_tags": "pk", "run_meta": "pk", "tasks": "run"}
-"""The column that says which run a row belongs to."""
+"""The column that names the run of a row."""
 _NEAR = 3
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Rows of a table that go, and rows that come in their place."""
+    """Rows of a table to remove, and rows to insert instead."""
 
     name: str
     table: str
@@ -45,14 +45,14 @@ class Damage:
             where = " AND ".join(f"{key} = ?" for key in keys)
             connection.execute(f"DELETE FROM {self.table} WHERE {where}", [row[key] for key in keys])  # noqa: S608 - fixed names
             if connection.changes() != 1:
-                raise AssertionError(f"{self.name}: the row is not there")
+                raise AssertionError(f"{self.name}: the row is missing")
         for row in self.come:
             columns, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
             connection.execute(f"INSERT INTO {self.table} ({columns}) VALUES ({marks})", list(row.values()))  # noqa: S608 - fixed names
 
 
 def damages(connection: apsw.Connection) -> Iterator[Damage]:
-    """All that can be done to the rows that are there."""
+    """Yield all possible damages to the existing rows."""
     pks = [pk for (pk,) in connection.execute("SELECT pk FROM runs ORDER BY pk")]
     for table, keys in KEYS.items():
         rows = _rows(connection, table)
@@ -72,7 +72,7 @@ def _rows(connection: apsw.Connection, table: str) -> list[Row]:
 
 
 def _pairs(rows: list[Row]) -> Iterator[tuple[tuple[int, Row], tuple[int, Row]]]:
-    """Rows that are near each other, and some that are not."""
+    """Yield pairs of rows that are near each other, and some that are not."""
     for one, two in combinations(enumerate(rows), 2):
         apart = two[0] - one[0]
         if apart <= _NEAR or apart % 7 == 0:
@@ -93,7 +93,7 @@ def _exchanged(said: str, table: str, first: Row, second: Row, columns: list[str
 
 
 def row_damages(bench: Bench) -> list[Damage]:
-    """What can be done to the rows of the closed store and does change something."""
+    """List the damages to the rows of the closed store that change something."""
     if not bench.kept.get("rows"):
         put(bench.closed, bench.path)
         with closing(apsw.Connection(str(bench.path))) as connection:
@@ -113,5 +113,5 @@ def row_damage(bench: Bench, number: int) -> Outcome:
             return DETECTED, f"{damage.name}: {error}"
     kind, said = bench.attempt(files_of(bench.path) | {"-seen": bench.closed["-seen"]})
     if kind == SAME:
-        kind, said = (WRONG, "nobody noticed") if bench.verified() else (DETECTED, "verify")
+        kind, said = (WRONG, "not noticed") if bench.verified() else (DETECTED, "verify")
     return kind, f"{damage.name}: {said}"

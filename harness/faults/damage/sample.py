@@ -1,8 +1,8 @@
-"""A small store with something of everything, for harnesses that damage every bit of it: the smaller, the more often they can.
+"""A small store with some of everything, for harnesses that damage every bit of it: the smaller, the more often they can.
 
-A loop with tags, meta and deltas over a base in chunks, a workflow with a big result that waits at a gate and has its answer in a
-letter, one that has ended, a fork with an edit that is paused, a run that was pruned, one that was deleted, a policy for what is kept,
-runs in a queue: one that waits, one that a worker had, one that has ended.
+A loop with tags, meta and deltas over a base in chunks, a workflow with a big result that waits at a gate and has its answer in a message,
+one that has ended, a fork with an edit that is paused, a run that was pruned, one that was deleted, a retention, runs in a queue: one that
+waits, one that a worker had, one that has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.faults.workload import eager
 NAME = "store.db"
 _HOUR = 3_600_000_000
 SHORT_PARTS = 36
-"""Bytes of a part of the feed that is full: so few that a small store has several."""
+"""The bytes of a full part of the feed: so few that a small store has several."""
 
 
 def text(what: object, size: int) -> str:
@@ -50,7 +50,7 @@ report: Any = everstep.workflow(_report, name="everstep.testing.sample", version
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One store at several moments, each in a folder of its own, with its witness; and another store."""
+    """One store at several moments, each in its own folder, with its rollback guard; and another store."""
 
     folder: Path
 
@@ -59,27 +59,27 @@ class Sample:
 
     @property
     def closed(self) -> Path:
-        """At its end, closed."""
+        """The store at its end, closed."""
         return self.at("closed")
 
     @property
     def killed(self) -> Path:
-        """The same as a killed process leaves it: the newest commits are in the WAL."""
+        """The store as a killed process leaves it: the newest commits are in the WAL."""
         return self.at("killed")
 
     @property
     def earlier(self) -> Path:
-        """A session earlier, closed."""
+        """The store one session earlier, closed."""
         return self.at("earlier")
 
     @property
     def earlier_killed(self) -> Path:
-        """A session earlier, with a WAL."""
+        """The store one session earlier, with a WAL."""
         return self.at("earlier_killed")
 
     @property
     def other(self) -> Path:
-        """Another store of the same making, with a WAL."""
+        """Another store of the same kind, with a WAL."""
         return self.at("other")
 
 
@@ -93,7 +93,7 @@ def build(folder: Path) -> Sample:
 
 
 def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
-    """A store in three sessions, copied at three moments: between the first two, in the second, in the third."""
+    """Make a store in three sessions, copied at three moments: between the first two, in the second, in the third."""
     path.parent.mkdir(parents=True)
     with_small_pages(path)
     with everstep.open(path) as store, patch.object(feed, "_FULL", SHORT_PARTS):
@@ -108,7 +108,7 @@ def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
 
 
 def with_small_pages(path: Path) -> None:
-    """An empty store whose pages are so small that few of their bits are unused: what is flipped means something more often."""
+    """Make an empty store with pages so small that few of their bits are unused: a flip matters more often."""
     everstep.open(path).close()
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute("PRAGMA journal_mode = DELETE; PRAGMA page_size = 512; VACUUM; PRAGMA journal_mode = WAL").fetchall()
@@ -130,7 +130,7 @@ def pruned_states() -> dict[str, Any]:
 
 
 def _pruned(store: everstep.Store) -> None:
-    """A run of long deltas, of which prune leaves the ends and one in the middle, with a base of its own."""
+    """Make a run of long deltas, of which prune leaves the ends and one in the middle, with an added base."""
     with store.run("diary") as run:
         for ref, state in pruned_states().items():
             run.state.update(state)

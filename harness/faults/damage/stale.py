@@ -24,13 +24,13 @@ from harness.faults.damage.recall import PAGE
 from harness.faults.damage.trial import Bench, Files, Outcome, put
 
 SHORT = 60
-"""How many pages a short run puts back."""
+"""The number of pages that a short run puts back."""
 _LISTINGS = ("runs", "events", "due", "places")
 _SIZE = 512
 
 
 def places(bench: Bench) -> list[tuple[int, int]]:
-    """Every (age, page) where an older copy has another page than the newest file."""
+    """List every (age, page) at which an older copy differs from the newest file."""
     if "places" not in bench.kept:
         newest = bench.closed[""]
         bench.kept["ages"] = ages.ages(bench.sample)
@@ -53,7 +53,7 @@ def attempt(bench: Bench, number: int) -> Outcome:
 
 
 def files(bench: Bench, number: int) -> Files:
-    """The newest file with one page of an older copy in it."""
+    """Return the newest file with one page of an older copy in it."""
     age, page = places(bench)[number]
     older, newest, at = bench.kept["ages"][age], bench.closed[""], page * _SIZE
     return {"": newest[:at] + older[at : at + _SIZE] + newest[at + _SIZE :]}
@@ -64,7 +64,7 @@ def _worst(outcomes: list[Outcome]) -> Outcome:
 
 
 def _reads(bench: Bench, changed_files: Files, part: int) -> Outcome:
-    """Read all that the page can have touched."""
+    """Read everything that the page can affect."""
     put(changed_files, bench.path)
     try:
         store = everstep.open(bench.path)
@@ -81,7 +81,7 @@ def _judge(store: everstep.Store, name: str, read: Read, good: Lines) -> Outcome
     if kind == MISSING and name.split(" with ")[0] in _LISTINGS:
         kind = DETECTED if not _verified(store) else MISSING
     elif kind == MISSING:
-        kind = WRONG  # less than there is, with no word about damage
+        kind = WRONG  # less than there is, without a report of damage
     return kind, f"{name}: {said}"
 
 
@@ -93,7 +93,7 @@ def _verified(store: everstep.Store) -> bool:
 
 
 def acts(bench: Bench) -> dict[str, tuple[Read, Lines]]:
-    """What programs do that go by what is newest, each with what comes of it in the good store."""
+    """List actions of programs that depend on the newest rows, each with its result in the good store."""
     if "acts" not in bench.kept:
         made: dict[str, Read] = {f"save {run}": partial(_save, run=run) for run in ages.LOOPS}
         made |= {f"resume {run}": partial(_resume, run=run) for run in ages.WORKFLOWS}
@@ -122,7 +122,7 @@ def _act(bench: Bench, changed: Files, name: str) -> Outcome:
 
 
 def _save(store: everstep.Store, run: str) -> Lines:
-    """The state that a loop continues from, and what it has after one more save."""
+    """Return the state that a loop continues from, and its state after one more save."""
     with store.run(run) as opened:
         began = encode(opened.state).hex()
         opened.state["lines"].append("one more")
@@ -141,7 +141,7 @@ def _start(store: everstep.Store, run: str) -> Lines:
 
 
 def _answer(store: everstep.Store) -> Lines:
-    """A gate that has its answer takes no other one."""
+    """Check that an answered gate takes no other answer."""
     with suppress(AlreadyAnswered):
         store.answer("open", "first", "another")
         return ["a second answer was taken"]
@@ -149,7 +149,7 @@ def _answer(store: everstep.Store) -> Lines:
 
 
 def _create(store: everstep.Store) -> Lines:
-    """A new id makes a run of its own."""
+    """Check that a new id makes a new run."""
     with store.run("brand-new", state={"n": 1}) as run:
         run.checkpoint()
     return [encode(store.load("brand-new")).hex(), repr(sorted(info.id for info in store.runs(prefix="brand")))]
@@ -170,7 +170,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path) -> bool:
-    """Whether a reader that takes every run row for the newest one is caught."""
+    """Whether a reader that accepts every run row as the newest one is caught."""
     bench = Bench(ages.build(folder / "sample"), folder / "bench")
     numbers = list(range(len(places(bench))))
     Random(0).shuffle(numbers)  # noqa: S311 -- has to be the same each time

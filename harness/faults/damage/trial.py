@@ -1,9 +1,9 @@
-"""Where damaged files are tried: a store is put together from them, opened as ever, and all is read that the damage can have touched.
+"""Tries damaged files: builds a store from them, opens it normally, and reads everything that the damage can affect.
 
-The worst of all reads is what counts: wrong, missing (something is gone, and `verify` does not report it), detected, same. Which reads
-damage can have touched is known from `recall`; `thorough` reads everything and verifies, too, to see that no read was left out wrongly.
+The worst of all reads counts: wrong, missing (something is missing, and `verify` does not report it), detected, same. `recall` knows which
+reads the damage can affect; `thorough` also reads everything and verifies, to check that no read was left out wrongly.
 
-Relies on `sample` for a store and on `reads` for what there is to read.
+Relies on `sample` for a store and on `reads` for the reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.faults.damage.sample import NAME, Sample, pruned_states
 
 SUFFIXES = ("", "-wal", "-seen", "-shm")
 Files = dict[str, bytes]
-"""The files of a store, by what their names have after that of the store."""
+"""The files of a store, by the suffix of their names."""
 Outcome = tuple[str, str]
 
 
@@ -32,7 +32,7 @@ def files_of(path: Path) -> Files:
 
 
 def put(files: Files, path: Path) -> None:
-    """Make these the files of the store at a path, which nobody has open."""
+    """Write the files of the store at a path, which no process has open."""
     for suffix in SUFFIXES:
         if suffix in files:
             with open(f"{path}{suffix}", "wb", buffering=0) as file:  # noqa: PTH123 -- a million times
@@ -42,7 +42,7 @@ def put(files: Files, path: Path) -> None:
 
 
 class Bench:
-    """What one process needs to try damage to the files of a sample."""
+    """The tools of one process to try damage to the files of a sample."""
 
     def __init__(self, sample: Sample, folder: Path):
         folder.mkdir(parents=True)
@@ -57,30 +57,30 @@ class Bench:
         self._store = everstep.open(good)
         report = self._store.verify("full")
         if not report.ok:
-            raise AssertionError(f"the sample is damaged before anything was done to it: {report}")
+            raise AssertionError(f"the sample is damaged before any fault: {report}")
         self.recall = Recall.of(self._store)
         self.frames = Frames(self._store, self.recall)
         self._by_page = self.recall.by_page(self.path)
         self._before = {f"state {ref}": [encode(state).hex()] for ref, state in pruned_states().items()}
         self.kept: dict[str, Any] = {}
-        """What harnesses know of this sample and need not find out twice."""
+        """Data that harnesses compute once about this sample."""
 
     def close(self) -> None:
         self._store.close()
 
     def calls_of(self, pages: Iterable[int]) -> list[Call]:
-        """The questions that need one of some pages of the closed store."""
+        """Return the calls that need one of some pages of the closed store."""
         found = {id(call): call for page in pages for call in self._by_page.get(page, ())}
         return list(found.values())
 
     def attempt(self, files: Files, calls: list[Call] | None = None, thorough: bool = False) -> Outcome:
-        """What comes of reading these files. `calls`: the questions whose answers can have changed; all, if not given."""
+        """Return the outcome of reading these files. `calls`: the calls whose answers can have changed; all by default."""
         put(files, self.path)
         try:
             store = everstep.open(self.path)
         except EverstepError as error:
             return DETECTED, f"open: {type(error).__name__}: {error.message}"
-        except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing about damage
+        except Exception as error:  # noqa: BLE001 - any other error does not report damage
             return WRONG, f"open: a bare {type(error).__name__}: {error}"
         with store:
             changed = [call for call in (self.recall.calls if calls is None else calls) if call.changed(store.backend)]
@@ -88,7 +88,7 @@ class Bench:
             return self._thoroughly(store, outcome) if thorough else outcome
 
     def verified(self) -> bool:
-        """Whether `verify` finds nothing wrong with what was tried last."""
+        """Whether `verify` finds no fault in the last attempt."""
         try:
             with everstep.open(self.path) as store:
                 return _verified(store)
@@ -96,7 +96,7 @@ class Bench:
             return False
 
     def _read(self, store: everstep.Store, names: list[str]) -> Outcome:
-        """The worst that comes of some reads."""
+        """Return the worst outcome of some reads."""
         worst: Outcome = (SAME, "")
         for name in names:
             kind, said = compare(self.recall.reads[name], store, self.recall.good[name], self._before.get(name))
@@ -108,17 +108,19 @@ class Bench:
         return worst
 
     def _thoroughly(self, store: everstep.Store, quick: Outcome) -> Outcome:
-        """What reading everything comes to: the same, or the harness cannot be trusted. What a read meets, verify reports."""
+        """Read everything: the outcome must be the same, or the harness cannot be trusted. `verify` must report every damage that a read
+        meets.
+        """
         whole = self._read(store, list(self.recall.reads))
         if whole[0] != quick[0]:
-            return WRONG, f"the harness is wrong: {quick} of what was touched, {whole} of all"
+            return WRONG, f"the harness is wrong: {quick} for the affected reads, {whole} for all reads"
         if whole[0] == DETECTED and _verified(store):
-            return WRONG, f"verify says that all is well, and yet {whole[1]}"
+            return WRONG, f"verify reports no damage, but {whole[1]}"
         return quick
 
 
 def _verified(store: everstep.Store) -> bool:
-    """Whether nothing is wrong with a store, as far as it knows. A bare error is for whoever looks into it: it goes on its way."""
+    """Whether a store reports no fault. Other errors are raised."""
     try:
         return store.verify("full").ok
     except EverstepError:

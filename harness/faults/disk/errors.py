@@ -42,7 +42,7 @@ def canary(folder: Path, seed: int = 0) -> bool:
 
 
 def _points(stage: Stage) -> Iterator[tuple[Fault, str]]:
-    """Every call, with every fault that it can have."""
+    """Yield every call, with every fault that it can have."""
     traces = {kinds: stage.count(kinds) for kinds in (CHANGES, NEEDS_SPACE, READ)}
     for fault in _FAULTS:
         for number, call in enumerate(traces[fault.kinds], 1):
@@ -55,7 +55,7 @@ def _attempt(count: Count, stage: Stage, fault: Fault, call: str) -> None:
 
 
 def tell(count: Count, stage: Stage, ended: Ended, where: str) -> None:
-    """Count what became of a child that met errors."""
+    """Count the result of a child that met errors."""
     if ended.hung or ended.code:
         count.tried += 1
         count.wrong += 1

@@ -30,12 +30,12 @@ from harness.faults.verdict import Verdict, judge
 SHORT = 10
 SIZE = 8 << 20
 ENOUGH = 600_000
-"""With so many bytes the workload comes to its end."""
+"""With this many bytes the workload comes to its end."""
 
 
 @dataclass(slots=True)
 class Ballast:
-    """Fills a disk up to some free bytes, and goes away."""
+    """Fills a disk up to some free bytes, and frees it again."""
 
     folder: Path
     free: int
@@ -59,7 +59,7 @@ class Ballast:
 
 @dataclass(slots=True)
 class Limit:
-    """No file of this process grows beyond some bytes."""
+    """Keeps each file of this process below a size."""
 
     folder: Path
     free: int
@@ -80,7 +80,7 @@ Kind = type[Ballast] | type[Limit]
 
 
 def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None, mounts: bool = True) -> Count:
-    """A disk with more and more space, each time a new store; in the short form at some sizes only. `mounts`: a tmpfs, if that is possible."""
+    """Try disks with more and more space, each with a new store; in the short form at some sizes only. `mounts`: use a tmpfs, if possible."""
     sizes = list(range(0, ENOUGH, 4096)) if deep else Random(seed).sample(range(0, ENOUGH, 512), SHORT)  # noqa: S311 -- the same each time
     asked = {"folder": str(folder / "full"), "seed": seed, "sizes": sizes, "mounts": mounts}
     count = Count(**apart(__name__, asked, lambda said: progress(Count(**said)) if progress is not None else None))
@@ -89,14 +89,14 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None, m
 
 
 def canary(folder: Path, seed: int = 0, mounts: bool = True) -> bool:
-    """Whether a store that takes a full disk for a success is caught."""
+    """Whether a store that treats a full disk as a success is caught."""
     sizes = list(range(100_000, ENOUGH, 100_000))
     broken = Count(**apart(__name__, {"folder": str(folder / "canary"), "seed": seed, "sizes": sizes, "mounts": mounts, "canary": True}))
     return broken.bad > 0
 
 
 def served(asked: dict[str, Any], tell: Callable[[Any], None]) -> Any:
-    """In a process of its own."""
+    """Run in a separate process."""
     warm(asked["seed"])
     place, count = Path(asked["folder"]), Count("a full disk")
     with count.timed(), small_disk(place, asked["mounts"]) as kind:
@@ -109,7 +109,7 @@ def served(asked: dict[str, Any], tell: Callable[[Any], None]) -> Any:
 
 @contextmanager
 def small_disk(place: Path, mounts: bool) -> Iterator[Kind]:
-    """A place whose store lies on a disk of its own, if one may be mounted; how it is filled."""
+    """Provide a folder whose store is on a separate disk, if one may be mounted; returns how it is filled."""
     store = place / "store"
     store.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(store)]
@@ -138,7 +138,7 @@ def _try(count: Count, place: Path, kind: Kind, free: int, seed: int, program: t
         count.tried += 1
         count.wrong += 1
         count.note(f"{where}: {'it hung' if ended.hung else ended.said}")
-    elif ended.said or program is not Patient:  # else there was enough
+    elif ended.said or program is not Patient:  # otherwise there was enough space
         count.tried += 1
         count.detected += 1
         judged = forked(lambda: asdict(judge(place, seed)))

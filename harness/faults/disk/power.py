@@ -33,15 +33,15 @@ from harness.faults.verdict import Verdict, judge
 from harness.faults.workload import OWN_PLACE, Workload
 
 SHORT, DEEP = (440, 40, 2), (10_000, 300, 5)
-"""How many states of the first crash; of a second one while the program goes on after the first; and how often that."""
-WAL_BYTES = 320 << 10  # more than it has when it is merged: it is grown, however late that is; small enough to be rebuilt often
+"""The number of states of the first crash; of a second one while the program continues after the first; and how often that."""
+WAL_BYTES = 320 << 10  # more than it holds when it is merged: it grows, however late; small enough to be rebuilt often
 GO_ON_EVERY = 10
-"""One state in so many is also played to its end."""
+"""One state in this many is also played to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is found after a crash behind one operation, and the log up to there."""
+    """The files after a crash behind one operation, and the log up to there."""
 
     after: int
     fate: str
@@ -62,9 +62,9 @@ class _Noted(Log):
 
 
 def record(folder: Path, seed: int, broken: str = "") -> list[Op]:
-    """All that the workload does to the files of its store, from its beginning or from what is in the folder already.
+    """Record all file operations of the workload on its store, from its beginning or from the content of the folder.
 
-    In a process of its own: nobody of before the crash lives after it.
+    Runs in a separate process: no process from before the crash survives it.
     """
     (folder / "store").mkdir(parents=True, exist_ok=True)
     with Actor(_recorded, str(folder), seed, broken) as actor:
@@ -83,7 +83,7 @@ def _recorded(pipe: Connection, folder: str, seed: int, broken: str) -> None:
 
 
 def crashes(ops: list[Op], goal: int, seed: int) -> Iterator[Found]:
-    """So many different states, from all points and with all fates; fewer if there are no more."""
+    """Yield this many different states, from all points and with all fates; fewer if there are no more."""
     random = Random(seed)  # noqa: S311 -- has to be the same each time
     seen: set[bytes] = set()
     while len(seen) < goal:
@@ -98,7 +98,9 @@ def crashes(ops: list[Op], goal: int, seed: int) -> Iterator[Found]:
 
 
 def _plan(ops: list[Op], goal: int, random: Random) -> dict[int, list[str]]:
-    """Where the power is lost, and what becomes of what was not synced: a third right behind what was acknowledged, where all is lost."""
+    """Choose where the power is lost, and the fate of data that was not synced: a third right after an acknowledgement, where everything is
+    lost.
+    """
     notes = [index for index, op in enumerate(ops) if op.what == "note"]
     others = [(index, fate) for index in range(notes[0], len(ops)) if ops[index].what != "note" for fate in FATES]
     behind = random.sample(notes, min(len(notes), goal // 3))
@@ -119,18 +121,18 @@ def _played(ops: list[Op], plan: dict[int, list[str]], random: Random) -> Iterat
 
 
 def put(found: Found, folder: Path) -> None:
-    """Make a folder what it is after the crash."""
+    """Turn a folder into its state after the crash."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "store").mkdir(parents=True)
     found.state.write(folder / "store")
     wal = folder / f"{OWN_PLACE}-wal"
-    if wal.exists() and found.after % 5 == 0:  # the index of a WAL is never synced: it is gone, or it is anything
+    if wal.exists() and found.after % 5 == 0:  # the index of a WAL is never synced: it is missing, or contains anything
         wal.with_name("store.db-shm").write_bytes(Random(found.after).randbytes(32 << 10))  # noqa: S311 -- has to be the same each time
     (folder / "log").write_bytes(found.log)
 
 
 def judged(found: Found, folder: Path, seed: int, go_on: bool) -> Verdict:
-    """Open what was found, as after a restart."""
+    """Open the found files, as after a restart."""
     put(found, folder)
     return judge(folder, seed, go_on=go_on, place=OWN_PLACE)
 
@@ -147,7 +149,7 @@ def _add(count: Count, verdict: Verdict, found: Found) -> None:
 
 
 def sweep(ops: list[Op], folder: Path, goal: int, seed: int, count: Count, progress: Progress = None) -> list[Found]:
-    """Judge so many states; gives some of them, from all over."""
+    """Judge this many states; return some of them, from all points."""
     some: list[Found] = []
     for number, found in enumerate(islice(crashes(ops, goal, seed), goal)):
         go_on = number % GO_ON_EVERY == 0
@@ -173,7 +175,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path, seed: int = 0) -> bool:
-    """Whether a store that syncs at merges only, as SQLite does by itself in many set-ups, is caught losing what it acknowledged."""
+    """Whether a store that syncs only at merges, as SQLite does by default in many set-ups, is caught losing acknowledged saves."""
     return _is_caught(folder, seed, "synchronous=NORMAL")
 
 
@@ -195,7 +197,7 @@ def _is_caught(folder: Path, seed: int, broken: str) -> bool:
 
 @contextmanager
 def _synchronous_normal() -> Iterator[None]:
-    """Every connection made inside the block syncs less than it is told to."""
+    """Let every connection made inside the block sync less than requested."""
 
     def weaken(connection: apsw.Connection) -> None:
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -212,7 +214,7 @@ def _synchronous_normal() -> Iterator[None]:
 
 @contextmanager
 def _forgotten_parent() -> Iterator[None]:
-    """Folders that are created inside the block are not synced in the folder above."""
+    """Do not sync folders that are created inside the block in the folder above."""
     with patch.object(store_file, "sync_parents", lambda folder: None):
         yield
 
@@ -222,4 +224,4 @@ _BROKEN: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "synchronous=NORMAL": _synchronous_normal,
     "forgotten parent": _forgotten_parent,
 }
-"""What a store that is broken on purpose does wrong, by name."""
+"""The defects of stores that are broken on purpose, by name."""

@@ -1,7 +1,7 @@
-"""The functions of `os` that change files, wrapped for a while: each does what it did and tells a recorder. Part of `power_vfs`.
+"""The functions of `os` that change files, wrapped for a while: each does its work and reports to a recorder. Part of `power_vfs`.
 
-Python's own modules call them by these names too (`Path.unlink`, `Path.mkdir`); `open` and `Path.write_text` go past them. A
-recorder decides which paths concern it.
+Python's own modules call them by these names too (`Path.unlink`, `Path.mkdir`); `open` and `Path.write_text` bypass them. A recorder
+decides which paths concern it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 
 class Listener(Protocol):
-    """What is told."""
+    """Receives the reports."""
 
     lock: Any
 
@@ -34,7 +34,7 @@ class Listener(Protocol):
 
 @contextmanager
 def wrapped_calls(listener: Listener) -> Iterator[None]:
-    """Inside the block every such call, of any thread, is done and told under the listener's lock."""
+    """Do and report every such call, of any thread, under the listener's lock while inside the block."""
     calls = _Calls(listener)
     with ExitStack() as stack:
         for name in ("open", "close", "write", "pwrite", "ftruncate", "fsync", "fdatasync", "link", "rename", "replace", "unlink", "remove",

@@ -1,11 +1,11 @@
-"""A disk that loses its power: plays recorded operations and tells what could be found after a crash at any point.
+"""A disk that loses its power: plays recorded operations and returns the possible files after a crash at any point.
 
-What was synced is there. What was written since may be there or not: whole, in parts of a sector or a page, in any order,
-each file for itself. Names (made, linked, renamed, removed) are there once their folder was synced, before that as far as the file
-system's journal had come: in order, each folder for itself. A name that was not synced is not there although its file was,
-which is harsher than most file systems are.
+Synced data is there. Later writes may be there or not: whole, in parts of a sector or a page, in any order, independently for each file.
+Names (made, linked, renamed, removed) are there once their folder was synced; before that as far as the file system's journal had come: in
+order, independently for each folder. A name that was not synced is missing although its file was synced, which is harsher than most file
+systems.
 
-Relies on `power_vfs` for the operations. No I/O but `State.write`, which puts a state into a folder.
+Relies on `power_vfs` for the operations. No I/O except `State.write`, which writes a state into a folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DATA = ("write", "truncate")
 
 @dataclass(slots=True)
 class State:
-    """What is found after a crash: the file of each name (0: a folder), and the content of each file."""
+    """The files after a crash: the file of each name (0: a folder), and the content of each file."""
 
     names: dict[str, int]
     contents: dict[int, bytes]
@@ -37,7 +37,7 @@ class State:
         return total.digest()
 
     def write(self, folder: Path) -> None:
-        """Into a folder that is empty. What lies in a folder that is not there is not there either."""
+        """Write the state into an empty folder. Files in a missing folder are missing, too."""
         first: dict[int, Path] = {}
         for name, file in sorted(self.names.items()):
             path = folder / name
@@ -54,14 +54,14 @@ class State:
 
 @dataclass(slots=True)
 class Disk:
-    """The files as they were synced, and what was done since."""
+    """The files as they were synced, and the operations since."""
 
     pending: list[Op] = field(default_factory=list)
     _synced: dict[int, bytearray] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
 
     def play(self, op: Op) -> None:
-        """Let one operation happen."""
+        """Apply one operation."""
         if op.what == "sync":
             self._settle(lambda o: o.what in _DATA and o.file == op.file)
         elif op.what == "sync folder":
@@ -77,7 +77,7 @@ class Disk:
                 _do(op, self._synced, self._names)
 
     def after(self, fate: str, random: Random) -> State:
-        """What is found after a crash now, if this is the fate of what was not synced."""
+        """Return the files after a crash now, with this fate of unsynced data."""
         synced = {file: bytearray(content) for file, content in self._synced.items()}
         names = dict(self._names)
         for op in FATES[fate](self.pending, random):
@@ -104,7 +104,7 @@ def _do(op: Op, synced: dict[int, bytearray], names: dict[str, int]) -> None:
 
 
 def _blocks(op: Op, size: int) -> Iterator[Op]:
-    """The parts of a write that a disk of such blocks writes one by one."""
+    """Split a write into the blocks that a disk writes one by one."""
     start, end = op.at, op.at + len(op.data)
     while start < end:
         stop = min(end, (start // size + 1) * size)
@@ -113,7 +113,7 @@ def _blocks(op: Op, size: int) -> Iterator[Op]:
 
 
 def _some_names(pending: Iterable[Op], random: Random) -> set[int]:
-    """The changes of names that came through: in each folder those up to some moment. As indexes of pending operations."""
+    """Return the changes of names that survived: in each folder those up to some moment. As indexes of pending operations."""
     folders: dict[str, list[int]] = {}
     for index, op in enumerate(pending):
         if op.what not in _DATA:
@@ -130,7 +130,7 @@ def _kept(pending: list[Op], _random: Random) -> list[Op]:
 
 
 def _torn(size: int) -> Callable[[list[Op], Random], list[Op]]:
-    """All but the end of the last write."""
+    """Keep everything but the end of the last write."""
 
     def torn(pending: list[Op], random: Random) -> list[Op]:
         for index in range(len(pending) - 1, -1, -1):
@@ -144,7 +144,7 @@ def _torn(size: int) -> Callable[[list[Op], Random], list[Op]]:
 
 
 def _subset(size: int) -> Callable[[list[Op], Random], list[Op]]:
-    """Any blocks of any write."""
+    """Keep any blocks of any write."""
 
     def subset(pending: list[Op], random: Random) -> list[Op]:
         names, share = _some_names(pending, random), random.choice((0.2, 0.5, 0.8, 0.95))
@@ -160,18 +160,18 @@ def _subset(size: int) -> Callable[[list[Op], Random], list[Op]]:
 
 
 def _files(pending: list[Op], random: Random) -> list[Op]:
-    """All of some files and nothing of others."""
+    """Keep all of some files and nothing of others."""
     names, files = _some_names(pending, random), {op.file: random.random() < 0.5 for op in pending}
     return [op for index, op in enumerate(pending) if (files[op.file] if op.what in _DATA else index in names)]
 
 
 def _in_order(pending: list[Op], random: Random) -> list[Op]:
-    """All up to some moment."""
+    """Keep everything up to some moment."""
     return pending[: random.randint(0, len(pending))]
 
 
 def _newest(pending: list[Op], random: Random) -> list[Op]:
-    """The newest writes without those before them."""
+    """Keep the newest writes without those before them."""
     writes = [index for index, op in enumerate(pending) if op.what in _DATA]
     kept = set(writes[-random.randint(1, 4) :]) | _some_names(pending, random)
     return [op for index, op in enumerate(pending) if index in kept]
@@ -181,4 +181,4 @@ FATES: dict[str, Callable[[list[Op], Random], list[Op]]] = {
     "lost": _lost, "kept": _kept, "torn 512": _torn(SECTOR), "torn 4096": _torn(PAGE), "subset 512": _subset(SECTOR),
     "subset 4096": _subset(PAGE), "files": _files, "in order": _in_order, "newest": _newest,
 }  # fmt: skip
-"""What can become of what was not synced."""
+"""The possible fates of unsynced data."""

@@ -47,7 +47,7 @@ def folder_of(name: str) -> str:
 
 
 class Recorder:
-    """The operations on one folder, in order. What is in the folder at first counts as synced."""
+    """The operations on one folder, in order. The initial content of the folder counts as synced."""
 
     def __init__(self, folder: Path):
         self.folder = str(folder.resolve())
@@ -70,7 +70,7 @@ class Recorder:
         self.synced_folder(folder_of(name))
 
     def inside(self, path: Any) -> str | None:
-        """The name of a path in the folder, or None for one that does not concern us."""
+        """Return the name of a path in the folder, or None for one outside."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return None
         text = str(Path(os.fsdecode(path)).absolute())
@@ -83,7 +83,7 @@ class Recorder:
             self.ops.append(Op("note", data=line))
 
     def file(self, name: str) -> int:
-        """The file of a name; one that was not there is made by this."""
+        """Return the file of a name; creates a missing one."""
         if name not in self._files:
             self._made += 1
             self._files[name] = self._made
@@ -118,7 +118,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[Recorder]:
-        """Record all that happens inside the block, by any thread."""
+        """Record everything that happens inside the block, by any thread."""
         vfs = _Vfs(self)
         try:
             with wrapped_calls(self):
@@ -128,7 +128,7 @@ class Recorder:
 
 
 class _Vfs(apsw.VFS):
-    """SQLite's own VFS, with a record of what passes."""
+    """SQLite's own VFS, with a record of its calls."""
 
     def __init__(self, recorder: Recorder):
         self._recorder = recorder

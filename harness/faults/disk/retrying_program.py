@@ -1,7 +1,7 @@
-"""A program that meets disk errors and goes on: tries again, reopens a store that says it is closed, and looks at what it was told.
+"""A program that meets disk errors and continues: tries again, reopens a store that reports it is closed, and checks the errors.
 
-After each error it looks, as soon as the disk works again, whether `written` told the truth. Nobody else uses the store, so "busy" is no
-excuse. Relies on the parts of a workload being safe to repeat.
+After each error it checks, as soon as the disk works again, whether `written` was right. No other process uses the store, so "busy" is not
+accepted as an excuse. Relies on the parts of a workload being safe to repeat.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from harness.faults.verdict import look
 from harness.faults.workload import SESSIONS, Workload, eager
 
 WORSE = 2
-"""After so many errors the disk works again."""
+"""After this many errors the disk works again."""
 MOST = 12
 
 
 class Disk(Protocol):
-    """What is wrong with a disk. `lasts`: it does not go away by itself."""
+    """The fault of a disk. `lasts`: it does not go away by itself."""
 
     @property
     def lasts(self) -> bool: ...
     @property
     def error(self) -> int: ...
     def disarm(self) -> None:
-        """Make it work again."""
+        """Make the disk work again."""
 
 
 class Patient(Workload):
-    """Plays the workload on a disk with a fault. `stops`: the process ends at the first error that it is told, as if killed there."""
+    """Plays the workload on a disk with a fault. `stops`: the process ends at the first error, as if killed there."""
 
     def __init__(self, folder: Path, seed: int = 0, *, stops: bool = False, disk: Disk | None = None, **options: Any):
         super().__init__(folder, seed, **options)
@@ -61,19 +61,19 @@ class Patient(Workload):
                 return opened
 
     def _done(self, part: Callable[[everstep.Store, int], None], store: everstep.Store, session: int) -> everstep.Store:
-        """Do a part, however often it takes; the store that it was done with."""
+        """Do a part, however many attempts it takes; return the store that it was done with."""
         closed = 0
         while True:
             error = self._tried(partial(part, store, session))
             if not isinstance(error, EverstepError):
                 return store
             closed += isinstance(error, (StoreFailed, StoreClosed)) or self.disk.error != ENOSPC
-            if closed > 1:  # told twice: this handle is of no more use. One that was only short of space must go on
+            if closed > 1:  # reported twice: this handle is unusable. One that was only short of space must continue
                 self._tried(store.close)
                 store, closed = self._opened(), 0
 
     def _tried(self, call: Callable[[], Any]) -> Any:
-        """What a call returns, or its error, if that is one of ours."""
+        """Return the result of a call, or its error if it is one of ours."""
         try:
             return call()
         except EverstepError as error:
@@ -89,12 +89,12 @@ class Patient(Workload):
         if len(self.errors) >= WORSE:
             self.disk.disarm()
         if len(self.errors) > MOST:
-            raise RuntimeError(f"it neither goes on nor says that it is closed: {self.errors}")
+            raise RuntimeError(f"it neither continues nor reports that it is closed: {self.errors}")
         if len(self.errors) >= WORSE or not self.disk.lasts:
             self._look()
 
     def _look(self) -> None:
-        """Whether what was said is so, seen through another handle."""
+        """Check the reported outcome through another handle."""
         if not self.path.exists():
             return
         with everstep.open(self.path, create=False) as store:
@@ -104,7 +104,7 @@ class Patient(Workload):
 
 
 def patiently(act: Callable[[Path], Any], folder: Path, *, stops: bool = False) -> list[str]:
-    """Do something that may be repeated, until it works; the errors on the way."""
+    """Repeat an action until it works; return the errors on the way."""
     shim = Shim()
     errors: list[str] = []
     while True:
@@ -117,6 +117,6 @@ def patiently(act: Callable[[Path], Any], folder: Path, *, stops: bool = False) 
             if len(errors) >= WORSE:
                 shim.disarm()
             if len(errors) > MOST or isinstance(error, StoreBusy):
-                raise RuntimeError(f"it does not go on: {errors}") from error
+                raise RuntimeError(f"it does not continue: {errors}") from error
         else:
             return errors

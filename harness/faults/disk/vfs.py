@@ -1,4 +1,4 @@
-"""What the recorders of SQLite's file calls have in common. Relies on apsw; changes nothing that SQLite sees."""
+"""Common code of the recorders of SQLite's file calls. Relies on apsw; changes nothing that SQLite sees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class RecordedFile(apsw.VFSFile):
     """A file of SQLite's own VFS, made through Python."""
 
     def xLock(self, level: int) -> None:  # noqa: N802 - SQLite's names
-        """SQLite asks for a lock that a file open for reading cannot have, and takes any no for an answer; apsw raises all but one."""
+        """Take a lock. SQLite asks for a lock that a file open for reading cannot have, and accepts any refusal; apsw raises all but one."""
         try:
             super().xLock(level)
         except apsw.IOError as error:

@@ -1,1 +1,1 @@
-"""Files and values that an enemy made."""
+"""Files and values that an attacker made."""

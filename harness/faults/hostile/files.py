@@ -1,7 +1,7 @@
-"""Hostile files: databases that are no store, or whose schema has more in it than a store's, and links, pipes and folders in the place of
-a store's files. Lists cases; does nothing with them.
+"""Hostile files: databases that are not a store, or whose schema has more than a store's, and links, pipes and folders in place of a
+store's files. Lists cases; does nothing with them.
 
-Each case makes something at a path. Beside it lies `victim`, a file that belongs to somebody else and must stay as it is.
+Each case creates something at a path. Beside it is `victim`, a file of another owner that must not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def groups() -> list[dict[str, Case]]:
 
 
 def _good(path: Path) -> None:
-    """A store with a run that has some history."""
+    """Create a store with a run that has some history."""
     with everstep.open(path) as store, store.run("r", state={"list": []}) as run:
         for turn in range(60):
             run.state["list"].append(f"turn {turn} " * 40)
@@ -40,7 +40,7 @@ def _good(path: Path) -> None:
 
 
 def _schema(*statements: str) -> Case:
-    """A good store to whose schema something was added."""
+    """Add statements to the schema of a good store."""
 
     def make(path: Path) -> None:
         _good(path)
@@ -159,7 +159,7 @@ def _links() -> dict[str, Case]:
     out["the store is a link to a store"] = _link("", lambda path: path.with_name("moved.db"))
 
     def worker(path: Path) -> None:
-        """A dead worker whose lock file would be somebody's file, if locks lay there."""
+        """Add a dead worker whose lock file would be another owner's file, if locks were there."""
         _good(path)
         with closing(apsw.Connection(str(path))) as connection:
             host = os.uname().nodename
@@ -173,7 +173,7 @@ def _links() -> dict[str, Case]:
 
 
 def _things() -> dict[str, Case]:
-    """Things that are no files."""
+    """List things that are not regular files."""
 
     def thing(suffix: str, create: Callable[[Path], object]) -> Case:
         def make(path: Path) -> None:

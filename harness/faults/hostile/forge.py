@@ -1,7 +1,7 @@
-"""Makes stores as an enemy would: any bytes anywhere, with every digest made right. Relies on a backend, which stores what it is given.
+"""Makes stores as an attacker would: any bytes anywhere, with correct digests. Relies on a backend, which stores what it is given.
 
-A forged run has a start record; then come states (a checkpoint that says nothing and a base), deltas, journal entries and letters, each
-with the body that is handed in. Frames and chunks are named by their true digests unless told otherwise.
+A forged run has a start record, then states (an empty checkpoint and a base), deltas, journal entries and messages, each with the given
+body. Frames and chunks are named by their true digests unless told otherwise.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def plain(content: bytes) -> bytes:
 
 
 def reference(kind: str, count: int, level: int, digest: bytes) -> bytes:
-    """The bytes of a value that stands in chunks."""
+    """Return the bytes of a value that is stored in chunks."""
     return packb(Ext(REFERENCE, packb([kind, count, level, digest])))
 
 
 class Forger:
-    """One forged run in a store; `commit` puts it there."""
+    """One forged run in a store; `commit` writes it."""
 
     def __init__(self, path: Path, run: str = "r", **fields: Any):
         self._backend = open_backend(path)
@@ -54,7 +54,7 @@ class Forger:
     def record(
         self, kind: str, body: bytes, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None, own: str | None = None
     ) -> None:
-        """The next record of the chain, with a frame as its body."""
+        """Add the next record of the chain, with a frame as its body."""
         row = self._row
         row.checkpoints += kind == Kind.CHECKPOINT
         row.head_seq += 1
@@ -78,7 +78,7 @@ class Forger:
         self._records.append(made)
 
     def state(self, content: bytes, **about: Any) -> None:
-        """A checkpoint whose whole state is this encoded value; references in it lead to chunks."""
+        """Add a checkpoint whose whole state is this encoded value; references in it lead to chunks."""
         self.base(plain(content), **about)
 
     def base(self, frame: bytes, **about: Any) -> None:
@@ -93,7 +93,7 @@ class Forger:
         self.record(Kind.STEP, plain(packb(body)), address)
 
     def chunk(self, content: bytes, frame: bytes | None = None, digest: bytes | None = None) -> bytes:
-        """Keep a chunk; gives its name."""
+        """Add a chunk, and return its name."""
         name = sha256(content).digest() if digest is None else digest
         self._chunks.append((name, plain(content) if frame is None else frame))
         return name
@@ -120,7 +120,7 @@ class Forger:
 
 
 def place_value(raw: bytes, path: Path) -> None:
-    """One encoded value at every place where a store has values."""
+    """Put one encoded value everywhere that a store has values."""
     with Forger(path) as forged:
         forged.state(packb({"a": 1}))
         forged.delta(b"\x91\x93\x00\x91\xa1b" + raw)
@@ -137,7 +137,7 @@ def place_value(raw: bytes, path: Path) -> None:
 
 
 def rewrite(path: Path, run: str, **changes: Any) -> None:
-    """Change the row of a run past the backend, which may refuse such values; its check and the manifest are made right."""
+    """Change the row of a run past the backend, which may refuse such values; its check and the manifest are corrected."""
     backend = open_backend(path)
     row = backend.run(run)
     backend.close()

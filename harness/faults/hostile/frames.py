@@ -31,7 +31,7 @@ MODULE = "everstep_hostile"
 
 
 class Evil:
-    """Unpickled, it leaves a folder behind."""
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, mark: str):
         self._mark = mark
@@ -41,7 +41,7 @@ class Evil:
 
 
 def mark_of(path: Path) -> Path:
-    """What is there if a pickle was run."""
+    """Return the path that exists if a pickle was run."""
     return path.with_name("executed")
 
 
@@ -50,7 +50,7 @@ def groups() -> list[dict[str, Case]]:
 
 
 def _everywhere(frame: bytes, path: Path) -> None:
-    """One frame at every place where a store has frames."""
+    """Put one frame everywhere that a store has frames."""
     with Forger(path) as forged:
         forged.state(packb({"a": 1}))
         forged.base(frame)
@@ -106,7 +106,7 @@ def _bombs() -> dict[str, Case]:
 
 
 def _crowd(path: Path, code: int, item: bytes) -> None:
-    """Long lists of tiny values, in frames that are about as small as the ratio allows."""
+    """Make long lists of tiny values, in frames that are about as small as the ratio allows."""
     for megabytes in (1, 16, 250):
         many = (megabytes << 20) // len(item)
         content = b"\xdd" + struct.pack(">I", many) + item * many
@@ -116,7 +116,7 @@ def _crowd(path: Path, code: int, item: bytes) -> None:
 
 
 def _in_blocks(content: bytes) -> bytes:
-    """zstd would do better than the ratio that is allowed; many short blocks make up for it."""
+    """Compress in many short blocks: zstd would exceed the allowed ratio."""
     compressor = zstd.ZstdCompressor(level=1)
     parts = [compressor.compress(content[at : at + 8192], zstd.ZstdCompressor.FLUSH_BLOCK) for at in range(0, len(content), 8192)]
     return b"".join([*parts, compressor.flush()])
@@ -141,7 +141,7 @@ def _zstd_bomb() -> bytes:
 
 @cache
 def _gzip_bomb() -> bytes:
-    """The same megabyte again and again, each as short as it can be."""
+    """Compress the same megabyte repeatedly, each as short as possible."""
     part = bytes(1 << 20)
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     packed = compressor.compress(part) + compressor.flush(zlib.Z_FULL_FLUSH)
@@ -160,5 +160,5 @@ def _small(code: int) -> bytes:
 
 
 def inflate(frame: bytes) -> bytes:
-    """What a reader does that believes in its frames."""
+    """Decompress like a reader that trusts its frames."""
     return bytes(zstd.decompress(frame[6:]))

@@ -55,7 +55,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def cases(most: int | None = None, seed: int = 0) -> Iterator[tuple[str, Case, bool]]:
-    """Name and case, and whether it is a store that can be opened without harm to see what is in it."""
+    """Yield name and case, and whether the store can be opened safely to list its content."""
     rng = random.Random(seed)  # noqa: S311
     for module in (frames, hostile_values, hostile_rows, files):
         for group in module.groups():
@@ -68,7 +68,7 @@ def canary(folder: Path) -> bool:
 
 
 def canaries(folder: Path, only: str | None = None) -> dict[str, bool]:
-    """For each reader that is broken on purpose, whether that showed."""
+    """Return, for each reader that is broken on purpose, whether it was caught."""
     found = {}
     for what, name, play, sign in (
         ("a reader that unpickles", "pickle 4 for a frame", unpickle, "something was executed"),
@@ -84,7 +84,7 @@ def canaries(folder: Path, only: str | None = None) -> dict[str, bool]:
 
 
 def judge(folder: Path, name: str, case: Case, forged: bool, count: Count, play: Callable[..., None]) -> None:
-    """Make one case, have all done to it in a process of its own, and see what came of it."""
+    """Make one case, use it in a separate process, and check the results."""
     path = folder / "store" / "s.db"
     path.parent.mkdir(parents=True)
     victim_of(path).write_bytes(PRECIOUS)
@@ -94,7 +94,7 @@ def judge(folder: Path, name: str, case: Case, forged: bool, count: Count, play:
     if mark_of(path).exists():
         faults.append("something was executed")
     if not victim_of(path).is_file() or victim_of(path).read_bytes() != PRECIOUS or not (path.parent / "folder").is_dir():
-        faults.append("somebody else's file was changed")
+        faults.append("another user's file was changed")
     count.tried += 1
     count.detected += not faults and errors > 0
     count.held += not faults and not errors
@@ -105,7 +105,7 @@ def judge(folder: Path, name: str, case: Case, forged: bool, count: Count, play:
 
 
 def _watched(path: Path, names: list[str], play: Callable[..., None]) -> tuple[list[str], int]:
-    """What was not as promised, and how many clear errors there were."""
+    """Return the broken promises, and the number of clear errors."""
     faults: list[str] = []
     errors, last = 0, "nothing"
     with Actor(play, path, names) as actor:
@@ -115,20 +115,20 @@ def _watched(path: Path, names: list[str], play: Callable[..., None]) -> tuple[l
                 errors += outcome.startswith("E")
                 if outcome.startswith("!"):
                     faults.append(f"{last} raised {outcome[1:]}")
-                if seconds > SECONDS and outcome:  # what works may take as long as there is something to do
+                if seconds > SECONDS and outcome:  # a call that works may take as long as its work
                     faults.append(f"{last} took {seconds:.1f} s ({outcome})")
                 if grown > BYTES:
                     faults.append(f"{last} took {grown >> 20} MB ({outcome or 'it worked'})")
                 faults += [f"{last} did {what}" for what in seen]
         except TimeoutError:
-            faults.append(f"what comes after {last} did not end in {PATIENCE:.0f} s")
+            faults.append(f"the call after {last} did not end within {PATIENCE:.0f} s")
         except ActorDied as error:
             faults.append(f"{error} after {last}")
     return faults, errors
 
 
 def _names(path: Path) -> list[str]:
-    """The ids of the forged runs."""
+    """Return the ids of the forged runs."""
     backend = open_backend(path)
     try:
         return [row.id for _, row in backend.runs(Query(limit=12))]
@@ -140,14 +140,14 @@ def _names(path: Path) -> list[str]:
 
 
 class Watch:
-    """Measures calls, and hears what the interpreter says that it does."""
+    """Measures calls, and listens to the audit events of the interpreter."""
 
     def __init__(self, pipe: Connection, folder: Path):
         self._pipe = pipe
         self._folder = str(folder)
         self._seen: list[str] = []
         sys.addaudithook(self._heard)
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST))  # a machine that has to swap measures nothing
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST, _MOST))  # a machine that swaps measures nothing
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event in _FORBIDDEN or (event == "import" and args[0] == MODULE):
@@ -162,7 +162,7 @@ class Watch:
             act()
         except (EverstepError, Suspended) as error:
             outcome = f"{error.code} {error.message:.200}"
-        except BaseException as error:  # noqa: BLE001 -- whatever is no error of ours is a fault, and is told
+        except BaseException as error:  # noqa: BLE001 -- any error that is not ours is a fault, and is reported
             outcome = f"!{type(error).__name__}: {error!s:.200}"
         seconds = time.process_time() - began
         self._pipe.send((name, outcome, seconds, _peak() - before, list(self._seen)))
@@ -179,7 +179,7 @@ def _peak() -> int:
 
 
 def use(pipe: Connection, path: Path, names: list[str]) -> None:
-    """All that the public API can do."""
+    """Call everything in the public API."""
     watch = Watch(pipe, path.parent)
     for name, act in uses(path, names):
         watch.call(name, act)
@@ -187,7 +187,7 @@ def use(pipe: Connection, path: Path, names: list[str]) -> None:
 
 
 def unpickle(pipe: Connection, path: Path, names: list[str]) -> None:
-    """A reader that takes what it does not know for a pickle."""
+    """Read like a reader that treats unknown content as a pickle."""
     watch = Watch(pipe, path.parent)
     for frame in _frames(path, names):
         watch.call("unpickle", lambda frame=frame: pickle.loads(frame))  # type: ignore[misc]  # noqa: S301
@@ -195,7 +195,7 @@ def unpickle(pipe: Connection, path: Path, names: list[str]) -> None:
 
 
 def inflate(pipe: Connection, path: Path, names: list[str]) -> None:
-    """A reader that believes in its frames."""
+    """Read like a reader that trusts its frames."""
     watch = Watch(pipe, path.parent)
     for frame in _frames(path, names):
         watch.call("inflate", lambda frame=frame: frames.inflate(frame))  # type: ignore[misc]

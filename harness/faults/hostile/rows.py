@@ -49,7 +49,7 @@ def _journals() -> dict[str, Case]:
 
 
 def _labels() -> dict[str, Case]:
-    """What stands beside bodies: names, notes, tags, metadata."""
+    """List hostile labels: names, notes, tags, metadata."""
     names = {
         "a run id that leads out of its folder": "../../../../tmp/everstep-was-here",
         "an absolute run id": "/etc/passwd",

@@ -52,14 +52,14 @@ def _shapes() -> dict[str, Case]:
 
 def _trees() -> dict[str, Case]:
     def loops(path: Path) -> None:
-        """A chunk cannot hold its own name, so its name is a lie."""
+        """Make a chunk that names itself: a chunk cannot contain its own name, so its name is false."""
         with Forger(path) as forged:
             name = b"\x07" * 32
             forged.chunk(b"", plain(packb([[name, 1]])), name)
             forged.state(reference("l", 1, 50, name))
 
     def index(levels: int, width: int, kind: str) -> Case:
-        """Every index names the one below it many times: the leaves are width ** levels."""
+        """Make indexes that each name the one below many times: there are width ** levels leaves."""
 
         def make(path: Path) -> None:
             with Forger(path) as forged:
@@ -72,7 +72,7 @@ def _trees() -> dict[str, Case]:
         return make
 
     def doubling(depth: int) -> Case:
-        """Every list holds the one below it twice."""
+        """Make lists that each contain the one below twice."""
 
         def make(path: Path) -> None:
             with Forger(path) as forged:

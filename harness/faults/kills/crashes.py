@@ -1,7 +1,7 @@
-"""One crash after the other: a forked child acts under a fault, a second one judges what is left. The parent only counts.
+"""One crash after the other: a forked child acts under a fault, a second one checks the result. The parent only counts.
 
-The parent imports everything once and never opens a store, so that a fork costs a few milliseconds and no lock is shared. A child that
-does not end in time is killed and told of as hung: nothing may wait for ever.
+The parent imports everything once and never opens a store, so that a fork costs a few milliseconds and no lock is shared. A child that does
+not end in time is killed and reported as hung: no call may wait forever.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is done under a fault. `prepare` fills a folder once; `act` works in a copy of it, under the fault; `judge` looks at the rest."""
+    """An action under a fault. `prepare` fills a folder once; `act` works in a copy of it, under the fault; `judge` checks the result."""
 
     name: str
     act: Callable[[Path], Any]
     judge: Callable[[Path], Verdict]
     prepare: Callable[[Path], object] | None = None
     aim: str = ""
-    """Of a canary: the calls that show what is wrong with it."""
+    """For a canary: the calls at which its defect shows."""
 
 
 @dataclass(slots=True)
 class Ended:
-    """How a child ended, and what it said."""
+    """How a child ended, and its message."""
 
     code: int
     said: Any = None
@@ -55,7 +55,7 @@ class Ended:
 
 
 def forked(function: Callable[[], Any], seconds: float = PATIENCE) -> Ended:
-    """Call a function in a child; what it returns comes back as JSON. An error that it raises is its last word."""
+    """Call a function in a child; its return value comes back as JSON, an error as its last message."""
     listen, speak = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,7 +75,7 @@ def _child(function: Callable[[], Any], speak: int) -> None:
     try:
         said = json.dumps(function())
         code = 0
-    except BaseException:  # noqa: BLE001 -- a child never comes back into the parent's code
+    except BaseException:  # noqa: BLE001 -- a child never returns to the parent's code
         said = json.dumps({"raised": _shortly(*sys.exc_info()[1:])})
     try:
         sys.stdout.flush()
@@ -87,7 +87,7 @@ def _child(function: Callable[[], Any], speak: int) -> None:
 
 
 def _shortly(error: BaseException | None, trace: TracebackType | None) -> str:
-    """An error in a few words, with the innermost places."""
+    """Describe an error in a few words, with the innermost locations."""
     places = [f"{Path(f.filename).name}:{f.lineno}" for f in traceback.extract_tb(trace)[-6:]]
     return f"{type(error).__name__}: {error} ({' '.join(places)})"[:1500]
 
@@ -105,7 +105,7 @@ def _hear(listen: int, deadline: float) -> tuple[bytes, bool]:
 
 
 def warm(seed: int) -> None:
-    """Import and compute once, before any fork, what every child would otherwise do anew. Opens no store."""
+    """Import and compute everything that each child would otherwise repeat, before any fork. Opens no store."""
     import everstep
 
     for module in pkgutil.walk_packages(everstep.__path__, "everstep."):
@@ -117,7 +117,7 @@ def warm(seed: int) -> None:
 
 
 class Stage:
-    """Where a scenario is tried again and again: a template, and a copy of it for each fault."""
+    """A scenario that is tried repeatedly: a template, and a copy of it for each fault."""
 
     def __init__(self, scenario: Scenario, folder: Path):
         self.scenario = scenario
@@ -131,7 +131,7 @@ class Stage:
                 raise RuntimeError(f"{scenario.name} could not be prepared: {ended.said}")
 
     def count(self, kinds: int) -> list[str]:
-        """The calls of an undisturbed act, in order, as the shim tells of them."""
+        """List the calls of an undisturbed act, in order, as the shim reports them."""
         trace = self._template.with_name("trace")
         ended = self._act(Fault(kinds=kinds), os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
         if ended.code:
@@ -158,7 +158,7 @@ class Stage:
         return self._act(fault)
 
     def judged(self) -> Verdict:
-        """What is left, judged in a process of its own."""
+        """Judge the remaining files in a separate process."""
         ended = forked(lambda: self._judge())
         if ended.hung:
             return Verdict(lost=["the store cannot be read: it hangs"])

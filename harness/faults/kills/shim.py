@@ -1,7 +1,7 @@
 """Faults at the nth file call: builds shim.c, starts Python under it, arms it from within.
 
-Relies on Linux and a C compiler. Where there is none, `NoCompiler` says how to install one; a test skips with that sentence, and fails
-with it where EVERSTEP_REQUIRE_CC=1. Faults are armed in a forked child, which is then lost anyway, never in the process that counts.
+Relies on Linux and a C compiler. Without one, `NoCompiler` says how to install it; a test then skips with that message, and fails with it
+if EVERSTEP_REQUIRE_CC=1. Faults are armed in a forked child, which is lost anyway, never in the process that counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Moment = Literal["before", "half", "after"]
 MAKE, OPEN, WRITE, SYNC, NAME, UNLINK, SIZE, READ = (1 << i for i in range(8))
 CHANGES = MAKE | OPEN | WRITE | SYNC | NAME | UNLINK | SIZE
 NEEDS_SPACE = MAKE | WRITE | SYNC | NAME | SIZE
-"""What fails on a full disk: not the opening and removing of files."""
+"""The calls that fail on a full disk: not the opening and removing of files."""
 _folders: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends
 
 
@@ -41,7 +41,7 @@ class NoCompiler(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at which call."""
+    """A fault, and the call at which it happens."""
 
     call: int = 0
     action: Action = "count"
@@ -67,7 +67,7 @@ class Shim:
         self._library.everstep_calls.restype = self._library.everstep_fired.restype = ctypes.c_long
 
     def arm(self, folder: Path, fault: Fault, trace: int = -1) -> None:
-        """Count calls below a folder from now on, and have the fault happen."""
+        """Count calls below a folder from now on, and trigger the fault."""
         action = ("count", "kill", "fail").index(fault.action)
         moment = ("before", "half", "after").index(fault.moment)
         self._library.everstep_arm(
@@ -84,7 +84,7 @@ class Shim:
 
     @property
     def error(self) -> int:
-        """The error number that was armed last."""
+        """Return the error number that was armed last."""
         return int(self._library.everstep_error())
 
     @property
@@ -97,7 +97,7 @@ class Shim:
 
 
 def why_not() -> str | None:
-    """Why there can be no shim here; None if there can."""
+    """Return why the shim cannot run here; None if it can."""
     if not sys.platform.startswith("linux"):
         return "Faults at file calls need Linux: they are preloaded before its C library."
     return None if shutil.which("cc") or shutil.which("gcc") else str(NoCompiler())
@@ -105,7 +105,7 @@ def why_not() -> str | None:
 
 @cache
 def build(source: Path = SOURCE) -> Path:
-    """The shared library, built once in a process."""
+    """Build the shared library, once in a process."""
     if (reason := why_not()) is not None:
         raise NoCompiler(reason)
     folder = tempfile.TemporaryDirectory(prefix="everstep-shim-")
@@ -120,12 +120,12 @@ def build(source: Path = SOURCE) -> Path:
 
 
 def under_shim(module: str, arguments: dict[str, Any], progress: Callable[[Any], None] | None = None) -> Any:
-    """Run a module's `served(arguments, tell)` in a new process that has the shim; what it returns. `tell` hands over progress."""
+    """Run a module's `served(arguments, tell)` in a new process that has the shim, and return its result. `tell` reports progress."""
     return apart(module, arguments, progress, LD_PRELOAD=str(build()))
 
 
 def apart(module: str, arguments: dict[str, Any], progress: Callable[[Any], None] | None = None, **variables: str) -> Any:
-    """The same without the shim, or with another library: a process that has no threads, and can be forked."""
+    """Run it without the shim, or with another library: in a process without threads, which can be forked."""
     command = [sys.executable, "-m", "harness.faults.kills.shim", module, json.dumps(arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(**variables)) as child:  # noqa: S603
         assert child.stdout is not None
@@ -148,7 +148,7 @@ def _serve(module: str, arguments: str) -> None:
     if preload not in Path("/proc/self/maps").read_text():
         raise SystemExit(f"{preload} is not preloaded")
     output = os.dup(1)
-    os.dup2(2, 1)  # what anybody prints is no answer
+    os.dup2(2, 1)  # other output must not become part of the answer
 
     def tell(kind: str, said: Any) -> None:
         os.write(output, json.dumps([kind, said]).encode() + b"\n")

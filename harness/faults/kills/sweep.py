@@ -1,7 +1,7 @@
-"""Tries every point of every scenario, or some of them, in processes that have the shim, and adds up what came of them.
+"""Tries every point of every scenario, or some of them, in processes that have the shim, and adds up the results.
 
-A harness says what its points are and what one attempt is; the rest is the same for all. A seed chooses the same points again. The
-parts of a sweep run side by side, each with stages of its own.
+A harness defines its points and one attempt; the rest is the same for all. The same seed chooses the same points. The parts of a sweep run
+in parallel, each with its own stages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CANARY_POINTS = 80
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One harness. `points` are the faults of a stage, each with the call that it happens at; `attempt` tries one and counts it."""
+    """One harness. `points` are the faults of a stage, each with its call; `attempt` tries one and counts it."""
 
     harness: str
     module: str
@@ -45,7 +45,7 @@ class Sweep:
         workers: int | None = None,
         minutes: float | None = None,
     ) -> Count:
-        """Try at most so many points, or all of them if None, and the canaries. With `minutes`, as many as it can, in no order."""
+        """Try at most this many points, or all of them if None, and the canaries. With `minutes`, as many as possible, in random order."""
         count = self.part(folder, most, seed, progress, workers, minutes=minutes)
         for name, caught in self.canaries(folder, seed).items():
             count.tell_canary(name, caught)
@@ -61,7 +61,7 @@ class Sweep:
         only: str = "",
         minutes: float | None = None,
     ) -> Count:
-        """Without the canaries; of scenarios whose names have `only` in them."""
+        """Try without the canaries; only scenarios whose names contain `only`."""
         workers = workers or os.cpu_count() or 1
         count = Count(self.harness)
         same = {"most": most, "seed": seed, "only": only, "minutes": minutes}
@@ -78,12 +78,12 @@ class Sweep:
         return replace(added(_name(self.harness, parts), parts), seconds=count.seconds)
 
     def canaries(self, folder: Path, seed: int = 0) -> dict[str, bool]:
-        """For each store that is broken on purpose, whether its fault was caught."""
+        """Return, for each store that is broken on purpose, whether its fault was caught."""
         found: dict[str, bool] = under_shim(self.module, {"canary": True, "folder": str(folder), "seed": seed})
         return found
 
     def served(self, asked: dict[str, Any], tell: Callable[[Any], None]) -> Any:
-        """In the process that has the shim."""
+        """Run in the process that has the shim."""
         folder, seed = Path(asked["folder"]), asked["seed"]
         warm(seed)
         if asked.get("canary"):
@@ -91,7 +91,7 @@ class Sweep:
         count = Count(self.harness)
         index, parts = asked["part"]
         places = self._places(folder, seed, asked["only"])
-        # By the number of the call: in another process there may be a few more or fewer of them, and none may fall between two parts.
+        # By the number of the call: another process may make a few more or fewer calls, and none may fall between two parts.
         mine = [place for place in places if place[1].call % parts == index]
         chosen = mine if asked["most"] is None else some(mine, asked["most"] // parts, Random(seed))  # noqa: S311 -- the same each time
         if asked.get("minutes") is not None:
@@ -112,7 +112,7 @@ class Sweep:
         return [(stage, fault, call) for stage in stages for fault, call in self.points(stage)]
 
     def _caught(self, scenario: Scenario, folder: Path, seed: int) -> bool:
-        """Whether some fault shows what is wrong with a scenario."""
+        """Whether some fault reveals the defect of a scenario."""
         stage, count = Stage(scenario, folder), Count(self.harness)
         points = [(fault, call) for fault, call in self.points(stage) if scenario.aim in call]
         for fault, call in Random(seed).sample(points, min(len(points), CANARY_POINTS)):  # noqa: S311 -- has to be the same each time
@@ -123,12 +123,12 @@ class Sweep:
 
 
 def _name(harness: str, parts: Sequence[Count]) -> str:
-    """The harness; where the time was over before all was tried, it says so."""
+    """Return the name of the harness, with a note if the time was over before everything was tried."""
     return harness if all(part.harness == harness for part in parts) else f"{harness} (some, chosen by chance: the time was limited)"
 
 
 def some(places: Sequence[Place], most: int, chance: Random) -> list[Place]:
-    """A sample in which each scenario has its part, small ones a larger one."""
+    """Draw a sample in which each scenario has its share, small ones a larger one."""
     by: dict[str, list[Place]] = {}
     for place in places:
         by.setdefault(place[0].scenario.name, []).append(place)
@@ -141,7 +141,7 @@ def some(places: Sequence[Place], most: int, chance: Random) -> list[Place]:
 
 
 def settle(count: Count, verdict: Verdict, where: str) -> None:
-    """Count a verdict on a store that no bit was flipped in: damage that is detected is a loss here."""
+    """Count a verdict on a store in which no bit was flipped: detected damage is a loss here."""
     count.held += verdict.ok
     count.lost += bool(verdict.lost or verdict.detected)
     count.wrong += bool(verdict.wrong)

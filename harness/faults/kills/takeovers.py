@@ -34,7 +34,7 @@ STOPS = ("inside", "before save", "after save", "anywhere")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One take-over: which program, how its worker is put to sleep, and where."""
+    """One take-over: the program, how its worker is put to sleep, and where."""
 
     run: str
     program: str
@@ -56,14 +56,14 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path) -> bool:
-    """Whether stale writes show when the backend accepts them."""
+    """Whether stale writes are detected if the backend accepts them."""
     broken = Count("canary")
     _take_overs(folder / "canary.db", broken, 4, 0, None, unfenced=True)
     return broken.wrong > 0
 
 
 def on_server(urls: tuple[str, str], folder: Path, times: int, seed: int = 0, progress: Progress = None) -> Count:
-    """The same on a server: the addresses of two stores that nobody has opened yet, one for the canary."""
+    """Run the take-overs on a server: the addresses of two new stores, one for the canary."""
     count, broken = Count("a worker wakes after a take-over, on a server"), Count("canary")
     with count.timed():
         _take_overs(folder / "takeovers", count, times, seed, progress, url=urls[0])
@@ -78,7 +78,7 @@ def _open(place: Path | str, unfenced: bool = False, **options: Any) -> Store:
 
 
 def work(pipe: Connection, place: Path | str, effects: Path, unfenced: bool) -> None:
-    """A worker: told a plan, it drives a run until it is stopped; told "over", it takes a run over and ends it."""
+    """Run a worker: given a plan, it executes a run until it is stopped; given "over", it takes a run over and ends it."""
     while True:
         kind, plan = pipe.recv()
         player = Player(pipe, plan, effects, slow=kind == "begin")
@@ -91,7 +91,7 @@ def work(pipe: Connection, place: Path | str, effects: Path, unfenced: bool) -> 
 
 
 class Player:
-    """The program of a run, which tells what it does outside of it: that must happen once for each step."""
+    """The program of a run, which logs its effects outside of it: each must happen once for each step."""
 
     def __init__(self, pipe: Connection, plan: Plan, effects: Path, slow: bool):
         self._pipe = pipe
@@ -160,7 +160,9 @@ class Player:
         return turn
 
     def _pause(self, place: str, turn: int) -> None:
-        """Be put to sleep. Nobody renews the lease from here on: a stopped process cannot, and in the other form its keeper has ended."""
+        """Put this worker to sleep. The lease is not renewed from here on: a stopped process cannot, and in the other form its keeper has
+        ended.
+        """
         if not self._slow or (place, turn) != (self._plan.place, self._plan.turn):
             return
         if not self._plan.stopped and self._store is not None:
@@ -170,7 +172,7 @@ class Player:
 
 
 def _plans(rng: random.Random) -> Iterator[Plan]:
-    """One after the other all combinations, at turns of chance."""
+    """Yield all combinations in turn, at random turns."""
     kinds = [(p, s, w) for w in STOPS for s in (True, False) for p in ("loop", "workflow") if s or w != "anywhere"]
     for i in counted():
         yield Plan(f"r{i}", *kinds[i % len(kinds)], rng.randrange(STEPS))
@@ -216,7 +218,9 @@ def _take_over(store: Store, plan: Plan, slow: Actor, heir: Actor, effects: Path
 
 
 def _let_heir_end(plan: Plan, slow: Actor, heir: Actor) -> None:
-    """The other worker ends the run. One that was stopped in the middle of a transaction keeps the store locked, and is let go on for a moment."""
+    """Let the other worker end the run. A worker that was stopped in the middle of a transaction keeps the store locked, and is resumed for
+    a moment.
+    """
     while heir.ask("over", plan) == "busy":
         slow.go_on()
         time.sleep(0.002)

@@ -37,7 +37,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path) -> bool:
-    """Whether lost updates show where nothing prevents them."""
+    """Whether lost updates are detected if nothing prevents them."""
     broken = Count("canary")
     _updates(folder / "canary.db", broken, 50, unleased=True)
     return broken.lost > 0
@@ -83,7 +83,7 @@ def _updates(path: Path, count: Count, times: int, unleased: bool = False) -> No
 
 
 def write_on(pipe: Connection, path: Path, run: str) -> None:
-    """Write until somebody else has the run; tell the newest number that was acknowledged."""
+    """Write until another process has the run; send the newest number that was acknowledged."""
     with everstep.open(path, lease_seconds=LEASE) as store:
         store.keeper.close()
         handle = store.run(run, state={"n": 0}).__enter__()

@@ -1,7 +1,7 @@
-"""Hands that use a store as a program would: an open store and the runs that are open in it, each call with plain arguments and results.
+"""Uses a store as a program would: an open store and its open runs, each call with plain arguments and results.
 
-So the same calls can be made in this process or in one that is killed. What Everstep refuses comes back as `Refused`, never as an exception.
-`shorten` makes bases and chunks so small that a handful of saves has all that a store can have.
+So the same calls can be made in this process or in one that is killed. A refusal by Everstep comes back as `Refused`, never as an
+exception. `shorten` makes bases and chunks so small that a few saves produce everything that a store can contain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from everstep.testing import queued
 from everstep.testing.rows import new_worker
 from harness.faults.broken_backends import Forgetful
 
-_NEVER = 10 * 365 * 86_400 * 1_000_000  # longer than any machine runs, in its own time
+_NEVER = 10 * 365 * 86_400 * 1_000_000  # longer than any machine runs
 _SHORT: tuple[tuple[Any, str, int], ...] = (
     (saver, "BASE_EVERY", 4), (saver, "MOST_DELTAS", 12), (tree, "INLINE", 300), (tree, "TARGET", 400), (tree, "MOST", 1600),
     (tree, "PIECE_LEAST", 100), (tree, "PIECE_MOST", 400), (results, "BIG_RESULT", 500),
@@ -86,7 +86,7 @@ class Hands:
         return number
 
     def step(self, name: str, step: str, result: Any) -> tuple[Any, bool]:
-        """The result, and whether the function was run for it."""
+        """Return the result, and whether the function was called for it."""
         ran: list[bool] = []
 
         def work() -> Any:
@@ -96,7 +96,7 @@ class Hands:
         return self.open[name].step(step, work), bool(ran)
 
     def gate(self, name: str, gate: str) -> tuple[str, Any]:
-        """Where nobody has answered, the run lets go of its process."""
+        """Open a gate; without an answer, the run releases its process."""
         try:
             return "answered", self.open[name].gate(gate, ask="Go on?")
         except Waiting as waiting:
@@ -118,7 +118,7 @@ class Hands:
         return self.store.load(ref)
 
     def look(self, name: str) -> tuple[str, list[tuple[int, tuple[str, ...]]], list[str]]:
-        """Status, checkpoints with their tags, addresses of the recorded steps."""
+        """Return status, checkpoints with their tags, and addresses of the recorded steps."""
         steps = [step.address for step in self.store.steps(name)]
         return self.store.get(name).status, [(c.number, c.tags) for c in self.store.checkpoints(name, oldest_first=True)], steps
 
@@ -153,7 +153,7 @@ class Hands:
         return freed
 
     def places(self) -> dict[str, tuple[int, str | None, bool, bool, int]]:
-        """Priority, dedupe, whether it is ready now, whether somebody has it, and how many died with it."""
+        """Return priority, dedupe, whether it is ready now, whether a worker has it, and how many workers died with it."""
         now = clocks.clock.now_us()
         return {
             p.run: (p.task.priority, p.task.dedupe, p.ready is not None and p.ready <= now, p.worker is not None, p.deaths)
@@ -173,7 +173,7 @@ class Hands:
         self.store.delete(name)
 
     def prune(self, keep_last: int, tagged: bool, dry_run: bool) -> dict[str, list[int]]:
-        """The numbers that go, by run."""
+        """Return the numbers that are dropped, by run."""
         plan = self.store.prune(everstep.Retention(keep_last=keep_last, keep_tagged=tagged or None), dry_run=dry_run)
         if plan.problems:
             raise AssertionError(f"prune found problems: {plan}")
@@ -193,7 +193,7 @@ class Hands:
 
 
 def change(state: Any, how: str, key: str, value: Any, aside: dict[str, Any]) -> None:
-    """One change of a state, the same for a live one and for a model of it. `aside` is where the program keeps what it took out."""
+    """Change a state once, in the same way for a live one and its model. `aside` holds the parts that the program took out."""
     held = state.get(key)
     if how == "drop":
         state.pop(key, None)
@@ -212,7 +212,7 @@ def change(state: Any, how: str, key: str, value: Any, aside: dict[str, Any]) ->
 
 
 def serve(pipe: Connection, path: Path) -> None:
-    """Hands in a process of their own: it ends when it is killed, or when nobody tells it anything any more."""
+    """Serve calls in a separate process, until it is killed or its pipe is closed."""
     with shorten():
         hands = Hands(path)
         while True:

@@ -1,6 +1,6 @@
-"""All that a program can do to a store through the public API, one call after the other, the gentle ones first.
+"""All calls of the public API that a program can make on a store, one after the other, the harmless ones first.
 
-Relies on nothing being right: a call that cannot be made because the one before it failed raises, too.
+Assumes nothing: a call that cannot be made because an earlier one failed raises, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_LOOKED_AT = 200
 
 
 class Opened:
-    """A store that is opened by the first call, and not there if that failed."""
+    """A store that the first call opens; missing if that failed."""
 
     def __init__(self, path: Path | str):
         self.path = path
@@ -39,7 +39,7 @@ class Opened:
 
 
 def uses(path: Path | str, names: list[str]) -> Iterator[Use]:
-    """Each call with its name. A text is the address of a store on a server."""
+    """Yield each call with its name. A text is the address of a store on a server."""
     opened = Opened(path)
     yield "open", opened.open
     yield from _reading(opened)
@@ -125,7 +125,7 @@ def _go_on(store: Store, name: str) -> None:
 
 
 def _look(value: Any, left: list[int]) -> None:
-    """Look at some of a view, at any depth."""
+    """Read some of a view, at any depth."""
     if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or left[0] <= 0:
         return
     left[0] -= 1

@@ -1,4 +1,4 @@
-"""What the rules of the machine are compared by: the same, refused, and a failure that is remembered. No I/O."""
+"""The assertions of the machine's rules: equal, refused, and a failure that is remembered. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.faults.machine.actions import Refused
 
 
 def guarded(step: Callable[..., None]) -> Callable[..., None]:
-    """Remember that a step failed, so that neither what is compared at the end nor hypothesis, where it fails only now and then, hides why."""
+    """Remember that a step failed, so that neither the comparison at the end nor a flaky replay by hypothesis hides the cause."""
 
     @wraps(step)
     def call(self: Any, *args: Any, **given: Any) -> None:
@@ -30,5 +30,5 @@ def same(found: Any, wanted: Any, what: str) -> None:
 
 
 def refused(found: Any, *kinds: str) -> None:
-    assert isinstance(found, Refused), f"{kinds} was expected, and there is {found!r:.300}"
+    assert isinstance(found, Refused), f"expected {kinds}, got {found!r:.300}"
     same((found.kind in kinds, found.written), (True, "no"), f"{found}")

@@ -46,7 +46,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path) -> bool:
-    """Whether an order by time shows."""
+    """Whether an order by time is detected."""
     broken = Count("canary")
     _steps(folder / "canary.db", broken, 40, 0, False, _latest)
     return broken.wrong > 0
@@ -61,7 +61,7 @@ def _latest(store: Store, run: str) -> Any:
 
 
 class Jumpy(FakeClock):
-    """A clock that is set whenever somebody looks at it, while `wild`."""
+    """A clock that changes at every reading, while `wild`."""
 
     def __init__(self, rng: random.Random):
         super().__init__()
@@ -81,7 +81,7 @@ class Jumpy(FakeClock):
 
 @dataclass
 class Done:
-    """What was done, in the order in which it was."""
+    """The calls that were made, in their order."""
 
     states: dict[str, list[int]] = field(default_factory=dict)
     tags: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Done:
 
 
 class Scene:
-    """A store, what was done to it, and the next thing to do."""
+    """A store, the calls made on it, and the next call."""
 
     def __init__(self, store: Store, rng: random.Random):
         self._store = store
@@ -114,7 +114,9 @@ class Scene:
                 run.state["n"] = self._n
                 number = run.checkpoint().number
                 states = self.done.states.setdefault(name, [])
-                states += [states[-1]] * (number - 1 - len(states)) if states else []  # one that a closing block made of the same
+                states += (
+                    [states[-1]] * (number - 1 - len(states)) if states else []
+                )  # a checkpoint that a closing block made of the same state
                 states.append(self._n)
         made = self._store.get(name).checkpoints
         states += [states[-1]] * (made - len(states))
@@ -141,12 +143,12 @@ class Scene:
             self.done.last = child
 
     def held(self) -> None:
-        """A clock that is set ends no lease."""
+        """Check that changing the clock ends no lease."""
         name = self._pick()
         with self._store.run(name):
             try:
                 with everstep.open(self._store.url) as other, other.run(name):
-                    raise AssertionError(f"run {name!r} was taken over although its owner lives")
+                    raise AssertionError(f"run {name!r} was taken over although its owner is alive")
             except LeaseHeld:
                 pass
         made = self._store.get(name).checkpoints
@@ -184,7 +186,7 @@ def _tell(count: Count, faults: list[str], steps: int, where: str) -> None:
 
 
 def _faults(store: Store, done: Done, newest: Newest) -> list[str]:
-    """What has another order than it was done in."""
+    """List everything whose order differs from the order of the calls."""
     found = []
     for name, states in done.states.items():
         if newest(store, name) != {"n": states[-1]}:
@@ -208,11 +210,11 @@ def _faults(store: Store, done: Done, newest: Newest) -> list[str]:
     return found
 
 
-# Real processes, each with a clock of its own.
+# Real processes, each with its own clock.
 
 
 def _processes(path: Path, count: Count, times: int, seed: int) -> bool:
-    """Each process goes on with one run, whatever time it believes to be; False if clocks cannot be shifted here."""
+    """Continue one run in several processes, each with another time; False if clocks cannot be shifted here."""
     rng = random.Random(seed)  # noqa: S311
     for turn in range(1, times + 1):
         offset = rng.choice(STEPS)
@@ -230,7 +232,7 @@ def _processes(path: Path, count: Count, times: int, seed: int) -> bool:
 
 
 def shifted(offset: int) -> tuple[list[str], dict[str, str]] | None:
-    """How to start a process with another wall clock: what stands before its command, and its environment."""
+    """Return the command prefix and the environment that start a process with another wall clock."""
     if faketime := shutil.which("faketime"):
         return [faketime, "-f", f"{offset:+}s"], {"DONT_FAKE_MONOTONIC": "1"}
     if why_not() is not None:
@@ -239,10 +241,10 @@ def shifted(offset: int) -> tuple[list[str], dict[str, str]] | None:
 
 
 def main(path: str, turn: str) -> None:
-    """What one process does."""
+    """Run one process."""
     with everstep.open(path) as store, store.run("r", state={"n": 0}) as run:
         if run.state["n"] != int(turn) - 1:
-            raise SystemExit(f"the run goes on from {run.state} in process {turn}")
+            raise SystemExit(f"the run resumes from {run.state} in process {turn}")
         run.state["n"] += 1
         run.checkpoint()
 

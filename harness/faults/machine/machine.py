@@ -40,7 +40,7 @@ EDITS = st.lists(
 
 
 class Machine(QueueRules):
-    """The calls, each compared with the ledger at once; everything is compared at the end."""
+    """The calls, each compared with the model at once; everything is compared at the end."""
 
     kind: ClassVar[type[Near] | type[Far]] = Near
     forgetful: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class Machine(QueueRules):
     def begin(self) -> None:
         self._short = shorten()
         self._short.__enter__()
-        memory = Path("/dev/shm")  # noqa: S108 -- nobody takes the power away here, and syncs cost most of the time
+        memory = Path("/dev/shm")  # noqa: S108 -- the power stays on here, and syncs take most of the time
         self.folder = Path(tempfile.mkdtemp(prefix="everstep-machine-", dir=memory if memory.is_dir() else None))
         self.ledger = Ledger()
         self.near = self.kind(self.folder / "s.db", self.forgetful)
@@ -95,11 +95,11 @@ class Machine(QueueRules):
         return name, self.ledger.runs[name]
 
     def _opened(self, pick: int) -> tuple[str, Entry]:
-        """A run that is open, or is opened now: with the state that it should go on with."""
+        """Return a run that is open, or open one: with the state that it should resume with."""
         name, entry = self._some(pick)
         if entry.live is None:
             state, number = self._do("enter", name)
-            same(state, entry.opened(), f"the state with which {name} goes on")
+            same(state, entry.opened(), f"the state with which {name} resumes")
             same(number, len(entry.saved), f"the newest checkpoint of {name}")
         return name, entry
 
@@ -111,7 +111,7 @@ class Machine(QueueRules):
         self._ended(name, entry, "succeeded")
 
     def _ended(self, name: str, entry: Entry, status: str) -> None:
-        """A last checkpoint that says nothing new may be left out."""
+        """Note the end of a run. A last checkpoint without changes may be left out."""
         found, checkpoints, _ = self._do("look", name)
         same(found, status, f"the status of {name}")
         last = entry.saved[-1].state if entry.saved else {}
@@ -119,7 +119,7 @@ class Machine(QueueRules):
         if len(checkpoints) > len(entry.saved):
             entry.save(asked_for=status == "succeeded")
         else:
-            assert last == entry.live or entry.base < len(entry.saved), f"what {name} had unsaved is gone: {entry.live!r:.200}"
+            assert last == entry.live or entry.base < len(entry.saved), f"unsaved changes of {name} were lost: {entry.live!r:.200}"
         entry.status, entry.live = status, None
 
     def _check(self, name: str, number: int) -> None:
@@ -286,7 +286,7 @@ class Machine(QueueRules):
     @rule(pick=PICK, lines=st.integers(10, 60))
     @guarded
     def put_back_what_gc_has_freed(self, pick: int, lines: int) -> None:
-        """A part is taken out of the state, its chunks go, and then the program puts the very same object back."""
+        """Take a part out of the state, let gc free its chunks, and then put the same object back."""
         self.edit(pick, [("set", "more", [f"line {i} of {lines} " * 4 for i in range(lines)])])
         for edits in ([], [("take", "more", None)], [("put back", "more", None)], [("append", "more", "end")]):
             for turn in range(5):
@@ -323,7 +323,7 @@ class Machine(QueueRules):
     @rule(pick=PICK, edits=EDITS)
     @guarded
     def crash_inside_a_save(self, pick: int, edits: list[tuple[str, str, Any]]) -> None:
-        """What was in flight may be there or not, and nothing else."""
+        """Crash inside a save. Only the save in flight may or may not be there."""
         self.edit(pick, edits)
         name, entry = self._some(pick)
         type(self).crashes += 1
@@ -349,7 +349,7 @@ class Machine(QueueRules):
     @rule(pick=PICK)
     @guarded
     def a_ghost_writes(self, pick: int) -> None:
-        """A handle of before a crash writes; if its run was taken over since, nothing comes of it."""
+        """Write through a handle from before a crash; if its run was taken over since, the write has no effect."""
         ghost = self.near.ghosts[pick % len(self.near.ghosts)]
         for name in list(ghost.open):
             entry = self.ledger.runs.get(name)
@@ -378,13 +378,13 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, progress: Progress) -> None:
-    """Random histories until so many steps were made, or one of them went wrong."""
+    """Run random histories until enough steps were made, or one of them failed."""
     machine: Any = type(f"{kind.__name__}Machine", (Machine,), {"kind": kind, "steps": 0, "crashes": 0, "failures": []})
     while machine.steps < wanted and not count.notes:
         before = machine.steps
         try:
             run_state_machine_as_test(seeded(seed)(machine), settings=_settings(10))
-        except Exception as error:  # noqa: BLE001 -- whatever comes out is a failure, with the calls that led to it
+        except Exception as error:  # noqa: BLE001 -- every exception is a failure, with the calls that led to it
             count.wrong += 1
             count.note(
                 f"seed {seed}, {kind.__name__}: {machine.failures[-1:]} {error!r:.600}\n    "
@@ -398,11 +398,11 @@ def drive(kind: type[Near] | type[Far], wanted: int, seed: int, count: Count, pr
 
 
 def canary(folder: Path) -> bool:
-    """Whether it shows when an acknowledged save is lost in a crash."""
+    """Whether a lost acknowledged save is detected after a crash."""
     machine = type("ForgetfulMachine", (Machine,), {"forgetful": True, "steps": 0, "crashes": 0, "failures": []})
     for seed in range(5):
         try:
             run_state_machine_as_test(seeded(seed)(machine), settings=_settings(20))
-        except (AssertionError, EverstepError, ExceptionGroup):  # as a wrong answer, or as an error that nothing explains; or as both
+        except (AssertionError, EverstepError, ExceptionGroup):  # as a wrong answer, an unexplained error, or both
             return True
     return False

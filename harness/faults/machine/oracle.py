@@ -1,8 +1,8 @@
-"""What a store should hold, in plain dicts: the model that the machine compares with. Knows the rules of loops, steps, gates and retention;
-touches no store.
+"""The expected content of a store, in plain dicts: the model that the machine compares with. Knows the rules of loops, steps, gates and
+retention; touches no store.
 
-A loop goes on from its base, the newest checkpoint that its program asked for. What was recorded since then when it is opened is played
-back: a step that is called again has its recorded result and does not run.
+A loop resumes from its resume point, the newest checkpoint that its program asked for. Later records are replayed when it is opened: a step
+that is called again returns its recorded result and does not run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Saved:
 
 @dataclass
 class Entry:
-    """One run. `live` is the state of its open handle, None while nobody has it open."""
+    """One run. `live` is the state of its open handle, None while it is not open."""
 
     saved: list[Saved] = field(default_factory=list)
     base: int = 0
@@ -38,17 +38,17 @@ class Entry:
     journal: list[tuple[str, Any]] = field(default_factory=list)
     """The address and result of every step that ran."""
     mark: int = 0
-    """How much of the journal stands before the base."""
+    """How much of the journal is before the resume point."""
     played: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
     unheard: set[str] = field(default_factory=set)
-    """Gates that were answered while a handle was open: it may not have looked since."""
+    """Gates that were answered while a handle was open, which may not have noticed yet."""
     status: str = "running"
     parent: tuple[int, int] | None = None
     serial: int = 0
 
     def opened(self) -> Any:
-        """The state with which the run goes on."""
+        """Return the state with which the run resumes."""
         self.live = copy.deepcopy(self.saved[self.base - 1].state if self.base else self.first)
         self.counts = dict(self.saved[self.base - 1].counts) if self.base else {}
         self.aside = {}
@@ -64,7 +64,7 @@ class Entry:
         return len(self.saved)
 
     def lost(self) -> None:
-        """Its process died."""
+        """Note that its process died."""
         self.live = None
 
     def address(self, name: str) -> str:
@@ -73,7 +73,7 @@ class Entry:
         return f"{name}#{number}"
 
     def step(self, name: str, result: Any) -> tuple[Any, bool]:
-        """What a call of a step gives, and whether it runs."""
+        """Return the result of a step's call, and whether it runs."""
         address = self.address(name)
         if address in self.played:
             return self.played[address], False
@@ -101,7 +101,7 @@ class Ledger:
         return entry
 
     def must_stay(self, name: str, keep_last: int, tagged: bool) -> set[int]:
-        """The checkpoints that no prune may drop."""
+        """Return the checkpoints that no prune may drop."""
         entry = self.runs[name]
         stay = entry.newest_kept(max(1, keep_last)) | ({entry.base} if entry.base else set())
         stay |= {n for n, saved in enumerate(entry.saved, 1) if saved.tags & PROTECTED or (tagged and saved.tags)}

@@ -1,6 +1,6 @@
-"""Where the machine's hands are: in this process, or in one of their own that is killed. Both can crash between any two calls.
+"""Where the machine's calls run: in this process, or in a separate one that is killed. Both can crash between any two calls.
 
-Relies on `hands` for what they do. Knows nothing of what should be in the store.
+Relies on `actions` for the calls. Does not know the expected content of the store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.faults.machine.actions import Hands, serve
 
 
 class Near:
-    """Hands in this process. A crash leaves them as they are; an hour later nobody believes that they live."""
+    """Calls in this process. A crash leaves them as they are; an hour later their leases have expired."""
 
     def __init__(self, path: Path, forgetful: bool):
         self._path = path
@@ -32,7 +32,7 @@ class Near:
         self.ghosts: list[Hands] = []
 
     def do(self, what: str, *args: Any) -> Any:
-        return self.hands.do(what, *copy.deepcopy(args))  # the store holds the very objects that it is given
+        return self.hands.do(what, *copy.deepcopy(args))  # the store keeps the objects that it is given
 
     def crash(self) -> None:
         if self._forgetful:
@@ -59,7 +59,7 @@ class Near:
 
 
 class Far:
-    """Hands in a process of its own, which is killed."""
+    """Calls in a separate process, which is killed."""
 
     def __init__(self, path: Path, forgetful: bool):
         self._path = path

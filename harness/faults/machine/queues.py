@@ -1,6 +1,7 @@
-"""The rules of the machine for queues: runs are put there, taken, begun, given back, ended; their workers die. A plain model says who has what.
+"""The rules of the machine for queues: runs are enqueued, claimed, started, released, ended; their workers die. A plain model knows the
+owner of each.
 
-Part of `machine`. The model knows no times: a run is ready, is not yet, or waits for something.
+Part of `machine`. The model knows no times: a run is ready, not ready yet, or waits for something.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ENDS = ("succeeded", "failed", "cancelled")
 
 @dataclass
 class Job:
-    """A run in a queue, and what its place must say."""
+    """A run in a queue, and its expected queue entry."""
 
     priority: int
     dedupe: str | None
@@ -39,7 +40,7 @@ class Job:
 
 
 class QueueRules(RuleBasedStateMachine):
-    """Rules for a machine that has `_do`; `jobs` are the runs that have a place."""
+    """Rules for a machine that has `_do`; `jobs` are the runs that have a queue entry."""
 
     jobs: dict[str, Job]
     queued: int
@@ -76,12 +77,12 @@ class QueueRules(RuleBasedStateMachine):
     @rule(most=st.integers(1, 3))
     @guarded
     def take(self, most: int) -> None:
-        """The highest priorities that are ready, whichever of them are equal."""
+        """Claim the ready runs with the highest priorities, in any order among equal ones."""
         ready = {name: job for name, job in self.jobs.items() if job.ready and not job.held}
         best = sorted((job.priority for job in ready.values()), reverse=True)[:most]
         found = self._do("take", most)
-        assert set(found) <= set(ready), f"{found} were given, ready are {list(ready)}"
-        same([ready[name].priority for name in found], best, f"what was given of {list(ready)}")
+        assert set(found) <= set(ready), f"{found} were claimed, but ready are {list(ready)}"
+        same([ready[name].priority for name in found], best, f"the runs claimed of {list(ready)}")
         for name in found:
             self.jobs[name].held = True
         self.check_places()
@@ -116,7 +117,7 @@ class QueueRules(RuleBasedStateMachine):
     @rule(pick=PICK)
     @guarded
     def give_back(self, pick: int) -> None:
-        """What it was woken by is still there, unless it had begun; and then it goes on at once."""
+        """Release a run. The reason for its wake-up is still there, unless it had begun; then it is ready at once."""
         name = self._job(pick, held=True)
         if name is not None:
             same(self._do("give_back", name), None, "give back")
@@ -138,7 +139,7 @@ class QueueRules(RuleBasedStateMachine):
     @guarded
     def free(self) -> None:
         dead = [job for job in self.jobs.values() if job.dead]
-        same(self._do("free"), len(dead), "how many were freed")
+        same(self._do("free"), len(dead), "the number of released runs")
         for job in dead:
             job.deaths = job.deaths + 1 if job.still else 1
             job.still = True

@@ -31,14 +31,14 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
     """8 times gc that freed something; deep: 400."""
     count = Count("prune and gc beside live writers")
     with count.timed():
-        for part in range(50 if deep else 1):  # prune and gc look at all of a run, so one that grew for ever would slow all down
+        for part in range(50 if deep else 1):  # prune and gc read all of a run, so one that grows forever would slow everything down
             _beside(folder / f"{part}.db", count, 8, seed + part, progress)
         count.tell_canary("a backend that forgets when a chunk was written", canary(folder))
     return count
 
 
 def canary(folder: Path) -> bool:
-    """Whether it shows when gc frees what is being written."""
+    """Whether it is detected that gc frees chunks that are being written."""
     broken = Count("canary")
     _beside(folder / "canary.db", broken, 20, 0, None, unstamped=True)
     return any("not stored" in note for note in broken.notes)
@@ -54,7 +54,7 @@ def state_of(writer: str, number: int) -> Any:
 
 
 def write(pipe: Connection, path: Path, writer: str) -> None:
-    """Save until told to stop; tell how many were acknowledged."""
+    """Save until told to stop; report how many were acknowledged."""
     with shorten(), everstep.open(path) as store, store.run(writer) as run:
         number = 0
         pipe.send("ready")
@@ -66,7 +66,7 @@ def write(pipe: Connection, path: Path, writer: str) -> None:
 
 
 def fork(pipe: Connection, path: Path, seed: int) -> None:
-    """Fork what there is, go on with it a little, and delete it."""
+    """Fork existing runs, continue them a little, and delete them."""
     rng = random.Random(seed)  # noqa: S311
     problems: list[str] = []
     with shorten(), everstep.open(path) as store:
@@ -88,7 +88,7 @@ def fork(pipe: Connection, path: Path, seed: int) -> None:
 
 
 def read(pipe: Connection, path: Path, seed: int) -> None:
-    """Load what there is: right, or pruned."""
+    """Load existing states: each must be right, or pruned."""
     rng = random.Random(seed)  # noqa: S311
     problems: list[str] = []
     with everstep.open(path) as store:
@@ -125,18 +125,18 @@ def _beside(path: Path, count: Count, times: int, seed: int, progress: Progress,
             if progress is not None:
                 progress(count)
             if count.notes or count.tried >= enough or not all(actor.silent(0) for actor in (*others, *writers)):
-                break  # enough, or somebody met damage, and stopped
+                break  # enough, or a process found damage and stopped
         problems, made = _stop(others, writers)
         if _judge(store, dict(zip(WRITERS, made, strict=True)), problems, count):
             count.held += count.tried - before
 
 
 def _clean(store: Store, count: Count, number: int) -> None:
-    """One prune and one gc, while the writers go on. One that freed nothing tried nothing."""
+    """Run one prune and one gc, while the writers continue. A gc that freed nothing does not count as tried."""
     try:
         plan = store.prune(everstep.Retention(keep_last=1 + number % 3))
         found = store.gc()
-    except StoreBusy:  # the others had the store for too long; the next one goes on
+    except StoreBusy:  # the others had the store for too long; the next one continues
         return
     count.tried += found.chunks > 0
     for problem in [*plan.problems, *found.problems]:
@@ -146,7 +146,7 @@ def _clean(store: Store, count: Count, number: int) -> None:
 
 
 def _stop(others: list[Actor], writers: list[Actor]) -> tuple[list[str], list[int]]:
-    """What the others met, and how many saves each writer made. One that died says no number, and that is a problem."""
+    """Return the problems of the others, and the number of saves of each writer. A writer that died reports no number, which is a problem."""
     for actor in (*others, *writers):
         actor.tell("stop")
     problems: list[str] = []
@@ -165,7 +165,7 @@ def _stop(others: list[Actor], writers: list[Actor]) -> tuple[list[str], list[in
 
 
 def _judge(store: Store, made: dict[str, int], problems: list[str], count: Count) -> bool:
-    """Whether all that was saved is there."""
+    """Whether everything that was saved is there."""
     before = count.bad
     count.wrong += len(problems)
     for writer, numbers in made.items():

@@ -1,6 +1,6 @@
-"""What a process does while it has too little memory, and what must be true afterwards. A part of `memory`.
+"""The calls of a process with too little memory, and the conditions that must hold afterwards. Part of `memory`.
 
-Each call of the public API works, or raises a MemoryError, an error of ours or an OSError that says so (ENOMEM).
+Each call of the public API works, or raises a MemoryError, an error of ours or an OSError for it (ENOMEM).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.faults.count import Count
 
 KB = 1024
 ENCODER_ENDS = (-signal.SIGABRT, -signal.SIGILL)
-"""How a process ends whose C encoder finds no memory."""
+"""The exit code of a process whose C encoder gets no memory."""
 PARTS = (4 * KB, 100 * KB, 20 * KB, 300 * KB, 20)
 PREPARED = 12
 Told = dict[str, Any]
@@ -34,7 +34,7 @@ def _part(turn: int) -> Told:
 
 
 def turns_of(state: Any) -> list[int]:
-    """What a state is known by: the turns whose parts it holds. Asks for no memory to speak of."""
+    """Return the turns whose parts a state contains, which identify it. Allocates almost no memory."""
     return [part["turn"] for part in state["parts"]]
 
 
@@ -43,7 +43,7 @@ def state_of(turns: list[int]) -> Any:
 
 
 def prepare(path: Path) -> dict[str, list[int]]:
-    """A store with some history, and the turns in each of its states by ref."""
+    """Create a store with some history; return the turns in each of its states by ref."""
     known = {}
     with everstep.open(path) as store, store.run("r", state={"parts": []}) as run:
         for turn in range(PREPARED):
@@ -55,13 +55,13 @@ def prepare(path: Path) -> dict[str, list[int]]:
 
 
 class Acts:
-    """Calls of the public API; tells what came of each."""
+    """Calls of the public API; reports the result of each."""
 
     def __init__(self, store: Store, pipe: Connection, early: bool = False):
         self._store = store
         self._pipe = pipe
         self._early = early
-        self.limits: tuple[Limit, Limit] | None = None  # the memory that there is while something is tried, and while it is told
+        self.limits: tuple[Limit, Limit] | None = None  # the memory limit during an attempt, and during its report
         self._handle = store.run("r").__enter__()
 
     def _try(self, what: str, act: Callable[[], Told]) -> None:
@@ -69,7 +69,7 @@ class Acts:
         problem: BaseException | None = None
         try:
             told = act()
-        except BaseException as error:  # noqa: BLE001 -- whatever comes out is told
+        except BaseException as error:  # noqa: BLE001 -- every error is reported
             problem = error
         if self.limits is not None:
             resource.setrlimit(resource.RLIMIT_AS, self.limits[1])
@@ -117,7 +117,7 @@ class Acts:
     def verify(self) -> None:
         def act() -> Told:
             report = self._store.verify("full")
-            return {} if report.ok else {"error": str(report)}  # it could not look at everything, and says so
+            return {} if report.ok else {"error": str(report)}  # it could not check everything, and reports it
 
         self._try("verify", act)
 
@@ -145,14 +145,14 @@ class Acts:
 
 
 def _told_of(problem: BaseException | None) -> Told:
-    """What a call raised; strange if it is neither one of ours nor a word for too little memory."""
+    """Describe the error of a call; strange if it is neither one of ours nor one about memory."""
     if isinstance(problem, (MemoryError, EverstepError)):
         return {"error": f"{type(problem).__name__}: {str(problem)[:200]}"}
     return {"error": repr(problem), "strange": not (isinstance(problem, OSError) and problem.errno == errno.ENOMEM)}
 
 
 def settle(where: str, path: Path, told: list[Told], ended: bool, known: dict[str, list[int]], count: Count) -> None:
-    """Count a process that suffered, unless nothing failed in it; then its folder goes."""
+    """Count a process that ran out of memory, unless nothing failed in it; then its folder is removed."""
     fired = ended or any("error" in said for said in told)
     faults = _faults(path, told, known, count)
     count.tried += fired
@@ -163,12 +163,12 @@ def settle(where: str, path: Path, told: list[Told], ended: bool, known: dict[st
 
 
 def _faults(path: Path, told: list[Told], known: dict[str, list[int]], count: Count) -> list[str]:
-    """What is not as promised after a process suffered; the store is opened with enough memory."""
+    """List broken promises after a process ran out of memory; the store is opened with enough memory."""
     found = [f"{said['what']}: {said['error']}" for said in told if said.get("strange")]
     for said in told:
         if "loaded" in said and known[said["loaded"]] != said["turns"]:
             count.wrong += 1
-            found.append(f"{said['loaded']} was loaded otherwise than it was saved")
+            found.append(f"{said['loaded']} was loaded with another content than it was saved with")
     with everstep.open(path) as store:
         for ref, turns in [*known.items(), *((said["ref"], said["turns"]) for said in told if "ref" in said)]:
             found += _fault(store, ref, turns, count)
@@ -179,7 +179,7 @@ def _faults(path: Path, told: list[Told], known: dict[str, list[int]], count: Co
             run.state["again"] = True
             run.checkpoint()
             return found
-    return [*found, "the run cannot go on"]
+    return [*found, "the run cannot continue"]
 
 
 def _fault(store: Store, ref: str, turns: list[int], count: Count) -> list[str]:
@@ -190,5 +190,5 @@ def _fault(store: Store, ref: str, turns: list[int], count: Count) -> list[str]:
         return [f"{ref} was acknowledged: {error.message}"]
     if now != state_of(turns):
         count.wrong += 1
-        return [f"{ref} is not what was saved"]
+        return [f"{ref} differs from the saved state"]
     return []

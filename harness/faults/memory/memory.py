@@ -46,7 +46,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 
 
 def canary(folder: Path) -> bool:
-    """Whether it shows when what is said to be saved is not."""
+    """Whether a save that is reported but not made is detected."""
     broken = Count("canary")
     folder.mkdir()
     known = prepare(folder / "prepared.db")
@@ -58,7 +58,7 @@ def canary(folder: Path) -> bool:
 
 
 def _caps(times: int, seed: int) -> Iterator[int]:
-    """Heights from nothing to where most works, none of them twice."""
+    """Yield caps from nothing to where most calls work, each only once."""
     rng = random.Random(seed)  # noqa: S311
     step = MOST_SPARE // times
     for i in range(times):
@@ -66,7 +66,7 @@ def _caps(times: int, seed: int) -> Iterator[int]:
 
 
 def _one(folder: Path, play: object, spare: int, known: dict[str, list[int]], count: Count) -> bool:
-    """One process under one cap; True if it was ended by it."""
+    """Run one process under one cap; True if the cap ended it."""
     told: list[Told] = []
     ended = False
     path = folder / "work" / "s.db"
@@ -85,7 +85,7 @@ def _one(folder: Path, play: object, spare: int, known: dict[str, list[int]], co
 
 
 def _hear(actor: Actor) -> Told | None:
-    """The next thing that a process says, with its memory back if it stands still without."""
+    """Return the next message of a process; if it hangs, give it its memory back."""
     if actor.silent(QUIET):
         hard = resource.prlimit(actor.pid, resource.RLIMIT_AS)[1]
         resource.prlimit(actor.pid, resource.RLIMIT_AS, (hard, hard))
@@ -94,7 +94,7 @@ def _hear(actor: Actor) -> Told | None:
 
 
 def write(pipe: Connection, path: Path, spare: int, early: bool = False) -> None:
-    """Do all that a program does, with `spare` bytes more than are in use, then with enough again."""
+    """Make all calls of a program, with `spare` bytes more than are in use, then with enough again."""
     acts = _begin(pipe, path, spare, early)
     for turn in range(TURNS):
         acts.save(turn)
@@ -112,7 +112,7 @@ def write_too_late(pipe: Connection, path: Path, spare: int) -> None:
 
 
 def read(pipe: Connection, path: Path, spare: int) -> None:
-    """Load and verify likewise."""
+    """Load and verify, in the same way."""
     acts = _begin(pipe, path, spare)
     for turn in range(TURNS):
         acts.load(turn)
@@ -121,8 +121,8 @@ def read(pipe: Connection, path: Path, spare: int) -> None:
 
 
 def _begin(pipe: Connection, path: Path, spare: int, early: bool = False) -> Acts:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the encoder says a lot about its end,
-    os.environ["RUST_BACKTRACE"] = "0"  # and would hang while it looks for more to say
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the encoder prints a lot when it aborts,
+    os.environ["RUST_BACKTRACE"] = "0"  # and would hang while it collects more
     acts = Acts(everstep.open(path), pipe, early)
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -1,1 +1,1 @@
-"""Agents: a loop of thinking and acting, driven in a run."""
+"""Agents: a loop of thinking and acting, executed in a run."""

@@ -1,7 +1,7 @@
-"""What an agent decides after it has thought: actions to take, or an answer. And how that reads from the replies of models.
+"""The decision of an agent after it has thought: actions to take, or an answer. Also reads it from the replies of models.
 
-Replies in the two forms that chat models have in common use (tool_calls with JSON arguments; blocks of type tool_use) are understood
-as they are, as dicts or as objects with `model_dump`, so that `think` may return what its client returned. No I/O.
+Replies in the two common forms of chat models (tool_calls with JSON arguments; blocks of type tool_use) are accepted unchanged, as dicts or
+as objects with `model_dump`, so `think` may return the reply of its client. No I/O.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_TEXT = 2_000
 
 
 class Action(Shape):
-    """One call of a tool. `id` is what the model calls it by, if it does; `fault` says why it cannot even be tried."""
+    """One call of a tool. `id` is the model's id of the call, if it has one; `fault` says why the call cannot be tried."""
 
     tool: str
     input: dict[str, Any] = field(default_factory=dict)
@@ -26,15 +26,18 @@ class Action(Shape):
 
     def __post_init__(self) -> None:
         if not isinstance(self.tool, str) or not self.tool:
-            raise InvalidArgument(f"{self.tool!r:.60} is no name of a tool")
+            raise InvalidArgument(f"the name of a tool must be a text that is not empty, got {self.tool!r:.60}")
         if not isinstance(self.input, Mapping):
-            raise InvalidArgument(f"the input of {self.tool!r} is {self.input!r:.60}, and no dict", remedy="Give the arguments by name.")
+            raise InvalidArgument(
+                f"the input of {self.tool!r} must be a dict, got {self.input!r:.60}", remedy="Pass the arguments by name."
+            )
 
 
 class Decision(Shape):
-    """Actions to take, or, where there are none, the answer. `message` is what the model said, and goes into the conversation.
+    """Actions to take or, if there are none, the answer. `message` is the model's reply, which is added to the conversation.
 
-    `parallel`: the actions may be taken at the same time. `tokens` and `cost` are what thinking used. `note` goes on the checkpoint.
+    `parallel`: the actions may be taken at the same time. `tokens` and `cost` are the usage of thinking. `note` becomes the note of the
+    checkpoint.
     """
 
     answer: Any = None
@@ -50,14 +53,12 @@ class Decision(Shape):
 
     @classmethod
     def of(cls, value: Any) -> Decision:
-        """A decision from whatever `think` returned: a Decision, actions, a reply of a model, or else the answer itself."""
+        """Convert the return value of `think`: a Decision, actions, a reply of a model, or else the answer itself."""
         if isinstance(value, Decision):
             return value
         if isinstance(value, Mapping) and "tool" in value and not _is_action(value):
             strange = ", ".join(sorted(map(str, set(value) - {"tool", "input", "id"})))
-            raise InvalidArgument(
-                f"an action with {strange} is not understood", remedy="An action is {'tool': ..., 'input': {...}, 'id': ...}."
-            )
+            raise InvalidArgument(f"an action has unknown keys: {strange}", remedy="An action is {'tool': ..., 'input': {...}, 'id': ...}.")
         if _is_action(value):
             return cls(actions=[value])
         if isinstance(value, (list, tuple)) and value and all(map(_is_action, value)):
@@ -81,15 +82,18 @@ def _is_reply(value: Any) -> bool:
 def _action(given: Any) -> Action:
     if _is_action(given):
         return Action(**given)
-    raise InvalidArgument(f"{given!r:.60} is no action", remedy='Give Action("search", {"query": "x"}), or a dict with tool and input.')
+    raise InvalidArgument(
+        f"an action must be an Action or a dict with tool and input, got {given!r:.60}",
+        remedy='Pass Action("search", {"query": "x"}), or a dict with tool and input.',
+    )
 
 
 def _from_reply(reply: dict[str, Any]) -> Decision:
-    """A chat completion, or the message of one, in either form."""
+    """Read a chat completion, or the message of one, in either form."""
     message, usage = reply, reply.get("usage") or {}
     if "choices" in reply:
         message = dict(reply["choices"][0]["message"])
-    elif "usage" in reply:  # a reply that is its own message
+    elif "usage" in reply:  # the reply itself is the message
         message = {"role": reply["role"], "content": reply.get("content")}
     tokens = usage.get("total_tokens") or sum(usage.get(name) or 0 for name in ("input_tokens", "output_tokens"))
     blocks = message.get("content")
@@ -108,9 +112,9 @@ def _from_call(call: Mapping[str, Any]) -> Action:
         try:
             given = json.loads(given)
         except ValueError as error:
-            given, fault = {}, f"the arguments are no JSON: {error}"
+            given, fault = {}, f"the arguments are not valid JSON: {error}"
     if not isinstance(given, dict):
-        given, fault = {}, "the arguments are no JSON object"
+        given, fault = {}, "the arguments must be a JSON object"
     return Action(function.get("name") or "?", given, name, fault)
 
 
@@ -125,7 +129,7 @@ def _text_of(content: Any) -> Any:
 
 
 def message_of(decision: Decision) -> Any:
-    """What goes into the conversation for a decision: what the model said, or the same in the common form."""
+    """Return the message of a decision for the conversation: the model's reply, or a reply in the common form."""
     if decision.message is not None:
         return decision.message
     if not decision.actions:
@@ -138,7 +142,7 @@ def message_of(decision: Decision) -> Any:
 
 
 def replies(message: Any, told: Iterable[tuple[dict[str, Any], Any]]) -> list[dict[str, Any]]:
-    """What goes into the conversation for finished actions and what came of them, in the form in which the model asked for them."""
+    """Return the messages that report finished actions and their results, in the form in which the model requested the actions."""
     pairs = [(action["call"], action["tool"], text_of(result), action["status"] == "succeeded") for action, result in told]
     content = message.get("content") if isinstance(message, Mapping) else None
     if isinstance(content, list) and any(_is(block, "tool_use") for block in content):
@@ -148,7 +152,7 @@ def replies(message: Any, told: Iterable[tuple[dict[str, Any], Any]]) -> list[di
 
 
 def text_of(result: Any) -> str:
-    """A result as a model reads it."""
+    """Format a result for a model."""
     if isinstance(result, str):
         return result
     try:
@@ -158,5 +162,5 @@ def text_of(result: Any) -> str:
 
 
 def told_of(error: BaseException) -> str:
-    """An error as a model reads it."""
+    """Format an error for a model."""
     return f"{type(error).__name__}: {error}"[:MAX_TEXT]

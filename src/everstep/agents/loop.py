@@ -1,7 +1,7 @@
-"""An agent as a program sees it: `AgentLoop` says what it thinks with and what it can do, and drives it in a run.
+"""An agent for programs: `AgentLoop` holds its functions and options, and executes it in a run.
 
-The turns themselves are in `turns`, what an agent is made of in `state`, what it can decide in `decision`. An agent that was
-killed anywhere goes on from its last turn: finished steps are not paid for again. Nothing here reads or writes but through a run.
+`turns` has the turns, `state` the state of an agent, `decision` its decisions. A killed agent resumes from its last turn: finished steps
+are not paid for again. All reads and writes here use a run.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ Functions = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 
 
 class AgentLoop:
-    """Drives an agent: `AgentLoop(think, tools=[search]).run(store, "agent-1", "Find out …")`.
+    """Runs an agent: `AgentLoop(think, tools=[search]).run(store, "agent-1", "Find out …")`.
 
-    `think(state)` returns an `Action` or several, a chat model's reply as it is, a `Decision`, or the answer. An action calls the function of
-    its name among `tools` and `specialists`, or else `act(action)`; an `act(action, state)` may also change the state. `plan(state)` is
-    asked once, before the first turn. `approve(action)` says which actions a person must allow: True, or the question to ask.
+    `think(state)` returns one `Action` or several, an unchanged reply of a chat model, a `Decision`, or the answer. An action calls the
+    function of its name among `tools` and `specialists`, or else `act(action)`; an `act(action, state)` may also change the state.
+    `plan(state)` is called once, before the first turn. `approve(action)` decides which actions a person must approve: it returns True, or
+    the question to ask.
 
-    `max_turns` and `budget` stop an agent until it is run again with more. `retry` and `timeout` are those of thinking and planning; tools
-    have their own, as steps. `parallel` takes the actions of one decision at the same time. A tool named in `cache` is not called twice
-    with the same input. With errors="tell" the model is told when a tool fails, with "raise" the run fails. `on_message` sees every
-    message that is added. `agent` and `model` are noted in the state, whose class `state` may be one of yours.
+    `max_turns` and `budget` stop an agent until it is run again with higher limits. `retry` and `timeout` apply to thinking and planning;
+    tools have their own, as steps. `parallel` takes the actions of one decision at the same time. A tool named in `cache` is not called
+    twice with the same input. If a tool fails, errors="tell" passes the error to the model, and "raise" fails the run. `on_message` is
+    called with every message that is added. `agent` and `model` are noted in the state, whose class `state` may be your own.
     """
 
     def __init__(
@@ -65,15 +66,16 @@ class AgentLoop:
     ):
         for name, function in (("think", think), ("act", act), ("plan", plan), ("approve", approve), ("on_message", on_message)):
             if not callable(function) and (function is not None or name == "think"):
-                raise InvalidArgument(f"{name}={function!r:.60} is no function")
+                raise InvalidArgument(f"{name} must be a function, got {function!r:.60}")
             if name in ("approve", "on_message") and inspect.iscoroutinefunction(function):
                 raise InvalidArgument(
-                    f"{name}={function!r:.60} is an async function", remedy="Give a plain one: it runs between two steps."
+                    f"{name} must be a plain function, got the async function {function!r:.60}",
+                    remedy="Use a function without async: it runs between two steps.",
                 )
         if errors not in ("tell", "raise"):
-            raise InvalidArgument(f"errors={errors!r:.60} is unknown", remedy="Use tell or raise.")
+            raise InvalidArgument(f"errors must be 'tell' or 'raise', got {errors!r:.60}", remedy="Use tell or raise.")
         if isinstance(cache, str):
-            raise InvalidArgument(f"cache={cache!r:.60} is a text", remedy="Give the names of tools as a list.")
+            raise InvalidArgument(f"cache must be a list of tool names, got {cache!r:.60}", remedy="Pass the names of tools as a list.")
         self.think, self.act, self.plan, self.approve, self.on_message = think, act, plan, approve, on_message
         self.specialists = _named(specialists)
         self.tools = {**_named(tools), **self.specialists}
@@ -86,9 +88,9 @@ class AgentLoop:
         self.act_sees_state = act is not None and _takes_two(act)
 
     def run(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome:
-        """Run the agent of that id to its answer, or to where it has to wait; one that was killed goes on. Options go to `store.run`.
+        """Run the agent of this id until it answers or has to wait; a killed agent resumes. Options are passed to `store.run`.
 
-        `task` begins a new agent, as the first message. With `follow_up`, a finished one gets it as the next message of its conversation.
+        `task` starts a new agent, as the first message. With `follow_up`, a finished agent gets it as the next message of its conversation.
         """
         done, given = self._before(store, id, task, follow_up, options)
         if done is not None:
@@ -97,12 +99,12 @@ class AgentLoop:
         try:
             with handle as run:
                 answer = self.drive(run, task, follow_up=follow_up)
-        except (Exception, Suspended) as problem:  # noqa: BLE001 - it is the outcome, or raised again
+        except (Exception, Suspended) as problem:  # noqa: BLE001 - becomes the outcome, or is raised again
             error = _of_the_agent(handle, problem)
         return _outcome(store, handle, answer, error)
 
     async def arun(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome:
-        """The same in a task; `think`, `plan`, `act` and tools may be async functions."""
+        """Run the agent in an asyncio task; `think`, `plan`, `act` and tools may be async functions."""
         from asyncio import to_thread
 
         from everstep.runtime.aio import plain_store
@@ -115,19 +117,19 @@ class AgentLoop:
         try:
             async with handle as run:
                 answer = await self.drive(run, task, follow_up=follow_up)
-        except (Exception, Suspended) as problem:  # noqa: BLE001 - it is the outcome, or raised again
+        except (Exception, Suspended) as problem:  # noqa: BLE001 - becomes the outcome, or is raised again
             error = _of_the_agent(handle, problem)
         return await to_thread(_outcome, store, handle, answer, error)
 
     def drive(self, run: Any, task: Any = None, *, follow_up: bool = False) -> Any:
-        """Drive the agent in a run that is open, and return its answer; in an async run this is to be awaited."""
+        """Execute the agent in an open run and return its answer; in an async run, await the call."""
         calls = Turns(self, run, task, follow_up).go()
         return adrive(calls) if inspect.iscoroutinefunction(run.checkpoint) else drive(calls)
 
     def _before(
         self, store: Any, id: str | None, task: Any, follow_up: bool, options: dict[str, Any]
     ) -> tuple[Outcome | None, dict[str, Any]]:
-        """What is known without opening the run: the outcome of an agent that has ended, or the options to open it with."""
+        """Return the outcome of an agent that has ended, or else the options to open its run with."""
         row = store.backend.run(check_id(id)) if id is not None else None
         if row is None:
             return None, options if self.budget is None else {"budget": self.budget, **options}
@@ -146,7 +148,10 @@ def _named(functions: Functions) -> dict[str, Callable[..., Any]]:
     found = dict(functions) if isinstance(functions, Mapping) else {getattr(f, "__name__", repr(f)): f for f in functions}
     for name, function in found.items():
         if not isinstance(name, str) or not callable(function):
-            raise InvalidArgument(f"{name!r:.60}: {function!r:.60} is no tool", remedy="Give functions, or a dict of names and functions.")
+            raise InvalidArgument(
+                f"a tool must be a function with a name, got {name!r:.60}: {function!r:.60}",
+                remedy="Pass functions, or a dict of names and functions.",
+            )
     return found
 
 
@@ -159,16 +164,16 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 
 
 def _look(store: Any, id: str, whole: bool) -> Mapping[str, Any]:
-    """The newest stored state of an agent, without opening its run; empty if there is none."""
+    """Return the newest stored state of an agent without opening its run; empty if there is none."""
     try:
         found = store.load(id) if whole else store.view(id)
     except NotFound:
-        return {}  # it has no checkpoint yet
+        return {}  # no checkpoint yet
     return found if isinstance(found, Mapping) and "pending" in found else {}
 
 
 def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
-    """An error that is the agent's outcome; one that broke the attempt, or kept it from beginning, is raised."""
+    """Return an error that is the agent's outcome; raise one that broke the attempt or prevented it from starting."""
     attempt = attempt_if_recorded(handle)
     broken = (attempt is not None and attempt.failure is not None) or isinstance(problem, LostLease)
     if broken or (attempt is not None and attempt.row is None):

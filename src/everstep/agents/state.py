@@ -1,8 +1,8 @@
-"""What an agent is made of, as names on the dict that a run keeps: `AgentState(run.state).messages` is `run.state["messages"]` itself.
+"""Named fields of an agent, as a view on the dict that a run keeps: `AgentState(run.state).messages` is `run.state["messages"]` itself.
 
-There is no second copy, so that what is changed through it is tracked and saved like any other change of a state, O(change). `Draft` is
-what a recorded function gets instead of the live state: it may change it at will, and what it changed is recorded with its result.
-Relies on `codec` and on `snapshot.delta`. No I/O.
+There is no second copy, so changes through the view are tracked and saved like any other change of a state, O(change). `Draft` is passed to
+a recorded function instead of the live state: the function may change it freely, and the changes are recorded with its result. Relies on
+`codec` and on `snapshot.delta`. No I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NONE = type(None)
 
 
 class Field(Generic[T]):
-    """One name of an agent's state: reads and writes the key of that name, and refuses what is of another type."""
+    """One field of an agent's state: reads and writes the key of its name, and refuses values of another type."""
 
     def __init__(self, types: type | tuple[type, ...], make: Callable[[], T], allowed: tuple[Any, ...] = ()):
         self.types = types if isinstance(types, tuple) else (types,)
@@ -49,10 +49,11 @@ class Field(Generic[T]):
     def check(self, value: Any) -> None:
         if self.types != (object,) and (not isinstance(value, self.types) or (type(value) is bool and bool not in self.types)):
             wanted = " or ".join("None" if t is _NONE else t.__name__ for t in self.types)
-            raise InvalidArgument(f"{self.name}={value!r:.60} of an agent's state is no {wanted}")
+            raise InvalidArgument(f"{self.name} of an agent's state must be of type {wanted}, got {value!r:.60}")
         if self.allowed and value not in self.allowed:
             raise InvalidArgument(
-                f"{self.name}={value!r:.60} of an agent's state is unknown", remedy=f"Use one of {', '.join(self.allowed)}."
+                f"{self.name} of an agent's state must be one of {', '.join(self.allowed)}, got {value!r:.60}",
+                remedy=f"Use one of {', '.join(self.allowed)}.",
             )
 
 
@@ -61,10 +62,10 @@ def _nothing() -> Any:
 
 
 class AgentState:
-    """An agent's state: a view with names on a dict, usually `run.state`. Keys that are missing get their defaults; others stay.
+    """The state of an agent: a view with names on a dict, usually `run.state`. Missing keys get their defaults; other keys are kept.
 
-    Values given by name are for a new state: `AgentState(run.state, agent="triage")` leaves an agent alone that is there already.
-    A subclass may have further fields: `topic = Field(str, str)`.
+    Values given by name apply only to a new state: `AgentState(run.state, agent="triage")` does not change an existing agent. A subclass
+    may add fields: `topic = Field(str, str)`.
     """
 
     __slots__ = ("data",)
@@ -79,11 +80,11 @@ class AgentState:
     memory: Field[dict[Any, Any]] = Field(dict, dict)
     plan: Field[Any] = Field(object, _nothing)
     pending: Field[list[dict[str, Any]]] = Field(list, list)
-    """Actions that were decided on and not taken yet: id, tool, input, turn, status."""
+    """Actions that were decided but not taken yet: id, tool, input, turn, status."""
     finished: Field[list[dict[str, Any]]] = Field(list, list)
-    """Actions with their status succeeded, failed or refused, and the reason of those two; results stand in `tool_results`."""
+    """Actions with their status (succeeded, failed or refused) and the reason of the last two; results are in `tool_results`."""
     approvals: Field[list[dict[str, Any]]] = Field(list, list)
-    """What a person said to an action: action, tool, gate, answer, reason, at."""
+    """Answers of people about actions: action, tool, gate, answer, reason, at."""
     tool_counts: Field[dict[str, int]] = Field(dict, dict)
     tool_results: Field[dict[str, Any]] = Field(dict, dict)
     """Results by the id of their action."""
@@ -93,16 +94,16 @@ class AgentState:
     """Money spent, in the unit in which it is reported."""
     budget: Field[dict[str, Any] | None] = Field((dict, _NONE), _nothing)
     specialists: Field[list[Any]] = Field(list, list)
-    """Those that are at work."""
+    """The specialists that are working now."""
     specialist_calls: Field[list[Any]] = Field(list, list)
     run: Field[str | None] = Field((str, _NONE), _nothing)
     """The id of the run that keeps the agent."""
     parent: Field[str | None] = Field((str, _NONE), _nothing)
     """The checkpoint that the run was forked from, as a ref."""
     workflow: Field[Any] = Field(object, _nothing)
-    """What the workflow around the agent wants to be kept with it."""
+    """Free for the workflow around the agent."""
     control: Field[dict[str, Any]] = Field(dict, dict)
-    """How the agent is steered from outside; the loop notes here which gate it stands at."""
+    """Control from outside; the loop notes here the gate at which it waits."""
     hooks: Field[list[str]] = Field(list, list)
     events: Field[list[Any]] = Field(list, list)
     started_at: Field[datetime | None] = Field((datetime, _NONE), _nothing)
@@ -111,12 +112,12 @@ class AgentState:
 
     def __init__(self, data: MutableMapping[Any, Any] | None = None, /, **first: Any):
         if data is not None and not isinstance(data, MutableMapping):
-            raise InvalidArgument(f"{data!r:.60} is no dict", remedy="Give run.state, or a dict of your own.")
+            raise InvalidArgument(f"an agent's state must be a dict, got {data!r:.60}", remedy="Pass run.state, or your own dict.")
         self.data: MutableMapping[Any, Any] = {} if data is None else data
         fields = self.fields()
         unknown = set(first) - set(fields)
         if unknown:
-            raise InvalidArgument(f"{', '.join(sorted(unknown))}: no field of an agent's state", remedy=f"Use {', '.join(fields)}.")
+            raise InvalidArgument(f"an agent's state has no field {', '.join(sorted(unknown))}", remedy=f"Use {', '.join(fields)}.")
         for name, field in fields.items():
             if name in self.data:
                 field.check(self.data[name])
@@ -127,27 +128,27 @@ class AgentState:
 
     @classmethod
     def over(cls: type[S], data: MutableMapping[Any, Any]) -> S:
-        """The view on a dict that is known to have every field."""
+        """Return a view on a dict that is known to have every field."""
         self = cls.__new__(cls)
         self.data = data
         return self
 
     @classmethod
     def fields(cls) -> dict[str, Field[Any]]:
-        """All fields by name."""
+        """Return all fields by name."""
         return {name: f for base in reversed(cls.__mro__) for name, f in vars(base).items() if isinstance(f, Field)}
 
     def capture(self) -> dict[str, Any]:
-        """All of it as a plain, fresh dict that can be stored and restored; keys that are no fields, too."""
+        """Return everything as a plain new dict that can be stored and restored, including keys that are not fields."""
         captured: dict[str, Any] = decode(encode(dict(self.data), "agent"))
         return captured
 
     def restore(self, captured: Mapping[str, Any]) -> None:
-        """Become what was captured. What is equal already is left alone, so that only the difference is saved."""
+        """Restore a captured state. Equal values are left unchanged, so that only the difference is saved."""
         fresh = type(self)(decode(encode(dict(captured), "agent"))).data  # checked before anything changes
         kept = [key for key in self.data if key in fresh]
         if kept + [key for key in fresh if key not in self.data] != list(fresh):
-            kept = []  # the order of keys is kept, too
+            kept = []  # keep the order of keys, too
         for key in [key for key in self.data if key not in kept]:
             del self.data[key]
         for key, value in fresh.items():
@@ -168,11 +169,11 @@ class AgentState:
 
 
 class Draft(MutableMapping[Any, Any]):
-    """A copy of a state, made key by key as they are touched, that knows what was changed in it."""
+    """A copy of a state, made key by key on first access, that records its changes."""
 
     def __init__(self, source: Mapping[Any, Any]):
         self._source = source
-        self._left = dict.fromkeys(source)  # keys in their order; what is in `_own` is no longer read from the source
+        self._left = dict.fromkeys(source)  # keys in order; those in `_own` are no longer read from the source
         self._own: dict[Any, Any] = {}
         self._before: dict[Any, bytes] = {}
 
@@ -202,7 +203,7 @@ class Draft(MutableMapping[Any, Any]):
         return len(self._left)
 
     def changes(self) -> list[Op]:
-        """What was changed, as a delta: it can be recorded, and applied to the source by `redo`."""
+        """Return the changes as a delta, which can be recorded, and applied to the source by `redo`."""
         ops: list[Op] = [[DELETE, [key]] for key in self._source if key not in self._left]
         for key, value in self._own.items():
             if key not in self._source:
@@ -216,5 +217,5 @@ class Draft(MutableMapping[Any, Any]):
 
 
 def redo(state: AgentState, changes: list[Op]) -> None:
-    """Make the recorded changes of a draft in the live state."""
+    """Apply the recorded changes of a draft to the live state."""
     apply(state.data, changes)

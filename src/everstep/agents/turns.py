@@ -1,9 +1,9 @@
-"""One attempt to drive an agent forward: turn after turn of thinking and acting, until there is an answer.
+"""One attempt at an agent: turns of thinking and acting, until there is an answer.
 
-`think` and every action are steps, each turn ends in a checkpoint, and what a person must approve is asked at a gate. It is written
-once, as a generator of calls: `drive` makes them in a thread, `adrive` awaits them in a task. What the program's functions get is a
-draft of the state. What they change in it is recorded with their result, so that a retry begins afresh and a replay makes the same
-changes. Relies on a run's public methods, but for what it notes about where it runs.
+`think` and every action are steps, each turn ends with a checkpoint, and approvals are requested at gates. The logic is written once, as a
+generator of calls: `drive` makes them in a thread, `adrive` awaits them in a task. The program's functions get a draft of the state. Their
+changes to it are recorded with their result, so a retry starts from the unchanged state and a replay makes the same changes. Uses a run's
+public methods, except to note where the agent runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OF_THE_TOOL = (StepFailed, StepTimeout, GateTimeout)
 
 
 def drive(calls: Calls) -> Any:
-    """Make the calls of a generator here, and give it what comes of each."""
+    """Make the calls of a generator, and send it the result of each."""
     value, error = None, None
     while True:
         try:
@@ -55,12 +55,12 @@ def drive(calls: Calls) -> Any:
         value, error = None, None
         try:
             value = call()
-        except BaseException as problem:  # noqa: BLE001 - the generator sees it where it asked
+        except BaseException as problem:  # noqa: BLE001 - raised in the generator, at its call
             error = problem
 
 
 async def adrive(calls: Calls) -> Any:
-    """The same, where each call is awaited."""
+    """Make the calls of a generator, and await each."""
     value, error = None, None
     while True:
         try:
@@ -70,7 +70,7 @@ async def adrive(calls: Calls) -> Any:
         value, error = None, None
         try:
             value = await call()
-        except BaseException as problem:  # noqa: BLE001 - the generator sees it where it asked
+        except BaseException as problem:  # noqa: BLE001 - raised in the generator, at its call
             error = problem
 
 
@@ -89,7 +89,7 @@ class Turns:
     def _open(self, task: Any, follow_up: bool) -> None:
         loop, run = self._loop, self._run
         state = self.state = loop.state(run.state, agent=loop.agent, model=loop.model, task=task)
-        self._new: str | None = None  # what the checkpoint says that keeps a new task
+        self._new: str | None = None  # the note of the checkpoint that saves a new task
         if state.status == "succeeded" and follow_up and task is not None:
             self._new = "another message"
             state.task, state.answer, state.status = task, None, "running"
@@ -109,7 +109,7 @@ class Turns:
         _note_place(state, run)
 
     def go(self) -> Calls:
-        """All turns up to the answer."""
+        """Run all turns up to the answer."""
         state = self.state
         try:
             if self._new:
@@ -150,7 +150,7 @@ class Turns:
             state.control["note"] = made["note"]
 
     def _stop_if_over(self, turn: int) -> None:
-        """A budget that the run was opened with stops it at any step; this one is the agent's own, and goes with its state."""
+        """Stop when the agent's own limits are exceeded. They are kept with its state; the budget of the run stops it at any step."""
         state, most, over = self.state, self._loop.max_turns, None
         if turn > most:
             over = f"max_turns: {most} turns without an answer"
@@ -170,7 +170,7 @@ class Turns:
             self._loop.on_message(message)
 
     def _take_over(self, made: Any, read: Callable[[Any], Plain]) -> Plain:
-        """Do and count what a recorded call changed and used. `read` is for a bare result: an operator said what comes of the step."""
+        """Apply the changes and count the usage of a recorded call. `read` converts a bare result, which an operator gave for the step."""
         state = self.state
         whole: Plain = made if isinstance(made, dict) and "changes" in made else {**read(made), "changes": [], "tokens": 0, "cost": 0.0}
         redo(state, whole["changes"])
@@ -179,7 +179,7 @@ class Turns:
         return whole
 
     def _take_actions(self) -> Calls:
-        """Ask for all approvals, then take the actions of a turn and tell the model what came of them."""
+        """Ask for all approvals, then take the actions of a turn and report their results to the model."""
         state, run = self.state, self._run
         for place in range(len(state.pending)):
             yield from self._ask_person(place)
@@ -201,7 +201,7 @@ class Turns:
             self._say(message)
 
     def _ask_person(self, place: int) -> Calls:
-        """Ask at a gate, if need be, and note the answer on the action."""
+        """Ask at a gate if an approval is required, and note the answer on the action."""
         state, approve = self.state, self._loop.approve
         action = state.pending[place]
         asked = approve(Action(**_input(action))) if approve is not None and action["status"] == "pending" else None
@@ -221,7 +221,7 @@ class Turns:
             action["input"], action["edited"] = changed, True
 
     def _settled(self, action: Plain) -> Plain | None:
-        """What came of an action that need not be taken: refused, impossible, or known already."""
+        """Return the result of an action that is not taken: refused, impossible, or cached."""
         state = self.state
         if action["status"] == "refused":
             reason = next((a["reason"] for a in reversed(state.approvals) if a["action"] == action["id"]), None)
@@ -241,7 +241,7 @@ class Turns:
         return self._take_over(made, lambda result: {"status": "succeeded", "result": result})
 
     def _finish(self, action: Plain, made: Plain) -> tuple[Plain, Any]:
-        """Note what came of an action; gives it with what the model is told."""
+        """Note the result of an action; returns it with the text for the model."""
         state, tool, id = self.state, action["tool"], action["id"]
         done: Plain = {name: action[name] for name in ("id", "call", "tool", "input", "turn", "edited") if name in action}
         done |= {name: made[name] for name in ("status", "error", "cached") if name in made}
@@ -265,7 +265,7 @@ class Turns:
         draft = Draft(self.state.data)
         try:
             made = self._call(action, draft)
-        except Exception as error:  # noqa: BLE001 - the model is told, or it is raised again
+        except Exception as error:  # noqa: BLE001 - reported to the model, or raised again
             return _recordable(self._told(error))
         return _then(made, lambda result: _recordable({"status": "succeeded", "result": result}, draft), self._told)
 
@@ -275,18 +275,18 @@ class Turns:
         if tool is not None:
             return tool(**action.input)
         if loop.act is None:
-            raise LookupError(f"there is no tool {action.tool!r}; there are {', '.join(sorted(loop.tools)) or 'none'}")
+            raise LookupError(f"there is no tool {action.tool!r}; available: {', '.join(sorted(loop.tools)) or 'none'}")
         return loop.act(action, type(self.state).over(draft)) if loop.act_sees_state else loop.act(action)
 
     def _told(self, error: Exception) -> Plain:
-        """What the model is told of an error of a tool. One of the run itself (a lost lease, a full disk) is none of its business."""
+        """Return the failure of a tool for the model. An error of the run itself (a lost lease, a full disk) is raised instead."""
         if self._loop.errors == "raise" or (isinstance(error, EverstepError) and not isinstance(error, _OF_THE_TOOL)):
             raise error
         return {"status": "failed", "error": told_of(error)}
 
 
 def _then(made: Any, read: Callable[[Any], Plain], told: Callable[[Exception], Plain] | None = None) -> Any:
-    """Go on with what a function returned, now or, if it is async, when it is there."""
+    """Pass the result of a function to `read`, now or, if it is async, when it arrives."""
     return _later(made, read, told) if inspect.isawaitable(made) else read(made)
 
 
@@ -301,7 +301,7 @@ async def _later(made: Awaitable[Any], read: Callable[[Any], Plain], told: Calla
 
 
 def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
-    """A result together with what was changed and used, as it is recorded."""
+    """Combine a result with its changes and usage, as it is recorded."""
     here = owner.place()
     ticket = here.ticket if here is not None else None
     tokens, cost = made.pop("tokens", 0), made.pop("cost", 0.0)
@@ -311,7 +311,7 @@ def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
         tokens, cost = tokens + said[0], _sum(cost, said[1])
     about = {"changes": draft.changes() if draft else [], "tokens": tokens, "cost": cost}
     whole: Plain = decode(encode({**made, **about}, "what it returned"))
-    return whole  # what the function holds on to can't change it any more, and a replay gives the same
+    return whole  # a copy: the function can no longer change it, and a replay returns the same
 
 
 def _thought(made: Any, turn: int, parallel: bool) -> Plain:
@@ -329,12 +329,12 @@ def _thought(made: Any, turn: int, parallel: bool) -> Plain:
 
 def _planned(made: Any) -> Plain:
     if made is None:
-        raise InvalidArgument("plan returned None", remedy="Return the plan; it is made once and kept in state.plan.")
+        raise InvalidArgument("plan must return a plan, got None", remedy="Return the plan; it is made once and kept in state.plan.")
     return {"plan": made}
 
 
 def _with_ids(state: AgentState, actions: list[Plain]) -> list[Plain]:
-    """Actions with ids that no earlier one has, whatever the model calls them by."""
+    """Give each action an id that no earlier action has, whatever id the model uses."""
     own = [f"{state.turn}.{place}" for place in range(len(actions))]
     taken = {action["id"] for action in state.finished} if [a["call"] for a in actions] != own else set()
     out = []
@@ -347,7 +347,7 @@ def _with_ids(state: AgentState, actions: list[Plain]) -> list[Plain]:
 
 
 def _input(action: Plain) -> Plain:
-    """What a function of the program gets of an action: a copy, since what it does to it must not reach the state."""
+    """Return a copy of an action for a function of the program, whose changes to it must not reach the state."""
     return {"tool": action["tool"], "input": decode(encode(action["input"])), "id": action["id"]}
 
 
@@ -362,28 +362,28 @@ def _last_said(state: AgentState) -> Any:
 
 
 def step_name(text: str) -> str:
-    """A text that can name a step or a gate."""
+    """Convert a text to a valid name of a step or a gate."""
     return "".join("-" if c in "#/@" or c < " " else c for c in text)[:200]
 
 
 def _sum(a: Any, b: Any) -> Any:
-    """Two amounts of money, which may be of different types."""
+    """Add two amounts of money, which may be of different types."""
     if not a or not b:
         return a or b
     return a + b if type(a) is type(b) else float(a) + float(b)
 
 
 def refuse_other_task(id: Any, known: Any, task: Any) -> None:
-    """An id stands for one task; a program that gives another one would get the answer to the first."""
+    """Refuse another task for the same id: the program would get the answer to the first one."""
     if task is not None and task != known:
         raise InvalidArgument(
             f"agent {id!r} has the task {known!r:.80}, not {task!r:.80}",
-            remedy="Give another id, or no task to go on with this one; a finished agent takes another message with follow_up=True.",
+            remedy="Use another id, or pass no task to continue this agent; a finished agent takes another message with follow_up=True.",
         )
 
 
 def _count_kept(state: AgentState, run: Any) -> None:
-    """What the turns before the checkpoint cost, and what need not be paid again: the run itself counts only what came after it."""
+    """Add the turns before the checkpoint to the report of saved work: the run itself counts only later ones."""
     report, attempt = run.report, attempt_if_recorded(run)
     report.kept += state.turn + sum(state.tool_counts.values()) + (state.plan is not None)
     report.tokens_saved += state.tokens
@@ -392,7 +392,7 @@ def _count_kept(state: AgentState, run: Any) -> None:
 
 
 def _note_place(state: AgentState, run: Any) -> None:
-    """Note where the agent runs: its run, what that was forked from, and who listens."""
+    """Note where the agent runs: its run, the checkpoint it was forked from, and the registered hooks."""
     attempt = attempt_if_recorded(run)
     row, listening = (None, None) if attempt is None else (attempt.row, attempt.options.hooks)
     parent = f"{row.parent}@{row.parent_number}" if row is not None and row.parent is not None and row.parent_number > 0 else None

@@ -1,5 +1,5 @@
-"""Where bytes are kept. `contract` says what a backend does; `memory`, `sqlite` and `postgres` are
+"""Backends store the bytes. `contract` has the protocols of a backend; `memory`, `sqlite` and `postgres` are
 backends; `registry` finds the one for an address.
 
-Nothing is imported here: a program that uses one backend loads one.
+This module imports nothing: a program that uses one backend loads only that one.
 """

@@ -1,4 +1,4 @@
-"""What is packed inside a column, the same in every database: tags as JSON, ranges as MessagePack. No I/O."""
+"""Packs values inside a column, the same in every database: tags as JSON, ranges as MessagePack. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pack_tags(tags: tuple[str, ...]) -> str | None:
 
 
 def unpack_tags(text: str | None) -> tuple[str, ...] | None:
-    """The tags of a row, or None if the text is no list of texts."""
+    """Return the tags of a row, or None if the text is not a list of texts."""
     if text is None:
         return ()
     try:
@@ -31,7 +31,7 @@ def pack_ranges(ranges: Ranges) -> bytes:
 
 
 def unpack_ranges(data: bytes) -> Ranges | None:
-    """Ranges, or None if the bytes are no pairs of numbers."""
+    """Return ranges, or None if the bytes are not pairs of numbers."""
     try:
         pairs = tuple((first, last) for first, last in unpackb(data))
     except (ValueError, TypeError):

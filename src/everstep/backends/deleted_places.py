@@ -1,8 +1,8 @@
-"""The places of deleted runs whose tombstones were dropped, as facts of the store.
+"""The positions of deleted runs whose tombstones were dropped, as properties of the store.
 
-    deleted:00000003    "12289-12300,12302"     the places of block 3 that belong to deleted runs, as ranges; a block has 4,096 places
+    deleted:00000003    "12289-12300,12302"     the positions of deleted runs in block 3, as ranges; a block has 4,096 positions
 
-A tombstone takes about 200 bytes. A fact takes a few for a whole range, and still proves that nothing else was at these places.
+A tombstone takes about 200 bytes. A property takes a few for a whole range, and still proves that no other run had these positions.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ BLOCK = 4096
 
 
 def block_of(place: int) -> int:
-    """Return the block that a place belongs to; block 0 begins with place 1."""
+    """Return the block of a position; block 0 begins with position 1."""
     return (place - 1) // BLOCK
 
 
 def name_of(block: int) -> str:
-    """Return the name of a block's fact."""
+    """Return the name of a block's property."""
     return f"{PREFIX}{block:08}"
 
 
 def pack(places: Iterable[int]) -> str:
-    """Write places as ranges."""
+    """Write positions as ranges."""
     ranges: list[list[int]] = []
     for place in sorted(places):
         if ranges and ranges[-1][1] == place - 1:
@@ -35,7 +35,7 @@ def pack(places: Iterable[int]) -> str:
 
 
 def unpack(value: str | None) -> list[range]:
-    """Read ranges. ValueError if the text does not have them."""
+    """Read ranges. ValueError if the text does not hold any."""
     found = []
     for part in value.split(",") if value else ():
         first, _, last = part.partition("-")
@@ -44,12 +44,12 @@ def unpack(value: str | None) -> list[range]:
 
 
 def joined(value: str | None, places: Iterable[int]) -> str:
-    """Add places to a fact."""
+    """Add positions to the value of a property."""
     return pack({*places, *(place for part in unpack(value) for place in part)})
 
 
 def count(values: Iterable[str]) -> int:
-    """Count the places in facts. A fact that can't be read counts as none, so that the manifest doesn't add up."""
+    """Count the positions in properties. An unreadable one counts as 0, so that the manifest doesn't add up."""
     total = 0
     for value in values:
         try:

@@ -1,14 +1,14 @@
 """Group commit: many threads ask for writes, and one of them writes for all, with one fsync.
 
-A thread appends its request to the queue and tries to take the lock. If it gets the lock, it is the leader: it writes everything that is
-waiting, as one batch, releases the lock and wakes the threads whose requests these were. If not, it waits until its request is settled or the lock
-is free. A single thread pays for one lock and no thread switch. A request that was submitted has a callback instead of a thread that
-waits; if no caller leads, the leader thread does. It starts with the first such request and ends with its store.
+A thread appends its request to the queue and tries to take the lock. If it gets the lock, it is the leader: it writes all waiting
+requests as one batch, releases the lock and wakes up the threads that made them. If not, it waits until its request is settled or the
+lock is free. A single thread pays for one lock and no thread switch. A submitted request has a callback instead of a waiting
+thread; if no caller leads, the leader thread does. That thread starts with the first such request and ends with its store.
 
-Ctrl-C can interrupt a leader between any two operations. Until a request is settled and its callback was made, it is in the queue or in the batch, and
-the next leader continues from there. A MemoryError that reaches the leader poisons the handle: it writes no more.
+Ctrl-C can interrupt a leader between any two operations. Until a request is settled and its callback was made, it is in the queue or in
+the batch, and the next leader continues from there. A MemoryError in the leader poisons the handle: it refuses all further writes.
 
-Relies on a backend for what writing is; see `GroupCommit`. Never changes the order of requests.
+Relies on a backend to write a batch; see `GroupCommit`. Never changes the order of requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_MEMORY = "memory ran out inside the writer"
 
 
 class Request:
-    """One write that was asked for: an operation of the backend's with its argument. `done` is called when it is settled; without it, a thread waits."""
+    """One requested write: an operation of the backend with its argument. `done` is called when it is settled; without it, a thread waits."""
 
     __slots__ = ("abandoned", "again", "argument", "begun", "done", "error", "operation", "result", "settled", "thread", "wakeup")
 
@@ -55,13 +55,14 @@ class Request:
             self.wakeup.wait(PATIENCE)
 
     def abandon(self) -> bool:
-        """Have it never written; False if a leader has begun it. Sets `abandoned` before it reads `begun`; the leader sets `begun` before it reads
-        `abandoned`. At least one of them sees the other."""
+        """Prevent the write; return False if a leader has begun it. Sets `abandoned` before it reads `begun`; the leader sets `begun`
+        before it reads `abandoned`. At least one of them sees the other."""
         self.abandoned = True
         return not self.begun
 
     def notify(self) -> None:
-        """Make the callback. If Ctrl-C or a MemoryError interrupts it, the next leader makes it again; any other error is reported: it is no caller's."""
+        """Make the callback. If Ctrl-C or a MemoryError interrupts it, the next leader makes it again. Any other error goes to
+        `sys.excepthook`: the leader may not be the thread that made the request."""
         if self.done is None:
             return
         try:
@@ -74,7 +75,7 @@ class Request:
 
 
 class Batch:
-    """Requests in the order in which they came: first `waiting`, then among the `requests` of the leader. Any thread appends; the rest needs the lock."""
+    """Requests in the order of arrival: first `waiting`, then among the leader's `requests`. Any thread appends; the rest needs the lock."""
 
     __slots__ = ("_most", "requests", "waiting")
 
@@ -87,7 +88,7 @@ class Batch:
         return bool(self.waiting or self.requests)
 
     def fill(self) -> list[Request]:
-        """Move what waits to the leader's requests. In between, a request is in both places, never in none."""
+        """Move waiting requests to the leader's requests. In between, a request is in both lists, never in neither."""
         waiting, requests = self.waiting, self.requests
         while waiting and len(requests) < self._most:
             request = waiting[0]
@@ -97,7 +98,7 @@ class Batch:
         return requests
 
     def put_back(self) -> None:
-        """Leave to the next leader what is not settled; what was abandoned is dropped."""
+        """Leave unsettled requests to the next leader; drop abandoned ones."""
         waiting, requests = self.waiting, self.requests
         for place in reversed(range(len(requests))):
             request = requests[place]
@@ -110,7 +111,7 @@ class Batch:
             del requests[place]
 
     def notify(self) -> list[Nudge]:
-        """Make all callbacks; the batch is over then. Returns the waiters instead of waking them: woken now, they would only wait for the lock."""
+        """Make all callbacks and end the batch. Returns the waiters instead of waking them: woken now, they would only block on the lock."""
         requests = self.requests
         waiters = [request.wakeup for request in requests if request.wakeup is not None]
         for request in requests:
@@ -134,19 +135,20 @@ class LeaderThread:
         return self._service.thread
 
     def start(self) -> None:
-        """Return when it runs. Called before a request is queued for it: where the system has no thread to give, nothing was queued."""
+        """Return when it runs. Called before a request is queued for it: if the system cannot start a thread, nothing was queued."""
         self._service.start()
 
     def wake(self) -> None:
         self._service.nudge()
 
     def end(self) -> None:
-        """End it, when everything is written."""
+        """End it, after everything is written."""
         self._service.end()
 
 
 class GroupCommit(ABC):
-    """Writes the requests of all threads, in order. A backend says how to write a batch, and what became of one that was interrupted."""
+    """Writes the requests of all threads, in order. A backend defines how to write a batch, and how to find out whether an interrupted
+    batch was written."""
 
     def __init__(self, place: str, most: int) -> None:
         self._place = place
@@ -157,13 +159,13 @@ class GroupCommit(ABC):
         self._closed = False
 
     def perform(self, request: Request) -> Any:
-        """Write a request, or wait for the leader that does; return its result. An interrupted one is written or never will be."""
+        """Write a request, or wait for the leader that does; return its result. An interrupted one is either written or never will be."""
         batch, lock = self._batch, self._lock
         enter(lock)
         try:
             batch.waiting.append(request)
             while not request.settled:
-                if lock.take(request):  # this thread leads; the lines of `_lead`, one call less on the way of every commit
+                if lock.take(request):  # this thread leads; these are the lines of `_lead`, to save a call in every commit
                     if batch.requests:
                         self._recover()
                     self._write(batch.fill())
@@ -174,7 +176,7 @@ class GroupCommit(ABC):
             try:
                 poisoned = self._leave(request, error)
             finally:
-                if lock.held_by(request):  # a second Ctrl-C came before the first one was dealt with
+                if lock.held_by(request):  # a second Ctrl-C came while the first one was handled
                     self._release(request)
             if poisoned:
                 raise self._poisoned(_NO_MEMORY, "unknown") from error
@@ -184,13 +186,13 @@ class GroupCommit(ABC):
         return request.result
 
     def enqueue(self, request: Request) -> None:
-        """Have a request with a callback written soon, by the leader thread if no caller leads."""
+        """Queue a request with a callback; the leader thread writes it soon if no caller leads."""
         self._thread.start()
         self._batch.waiting.append(request)
         self._thread.wake()
 
     def _lead_submitted(self) -> None:
-        """In the leader thread. If another thread leads, that one wakes this thread for what is left."""
+        """Run in the leader thread. If another thread leads, that one wakes this thread for the remaining requests."""
         while self._batch and self._lock.take(self._thread):
             try:
                 self._release(self._thread, self._lead())
@@ -212,10 +214,10 @@ class GroupCommit(ABC):
 
     @abstractmethod
     def _recover(self) -> list[Nudge]:
-        """After an interrupted leader: settle what it wrote, put the rest back; return the waiters."""
+        """Settle what an interrupted leader wrote, put the rest back; return the waiters."""
 
     def _release(self, owner: Owner, waiters: Sequence[Nudge] = ()) -> None:
-        """Release the lock, wake the waiters, and see that a thread leads what has come meanwhile."""
+        """Release the lock, wake up the waiters, and make sure that a thread leads the requests that have arrived meanwhile."""
         free = self._lock.release(owner)
         for waiter in waiters:
             waiter.give()
@@ -233,7 +235,10 @@ class GroupCommit(ABC):
             first.wakeup.give()
 
     def _leave(self, request: Request, error: BaseException) -> bool:
-        """An error in a caller, mostly Ctrl-C: give the lock back, and return when the request is settled or dropped. True if the handle is poisoned."""
+        """Handle an error in a caller, mostly Ctrl-C: release the lock, and return when the request is settled or dropped.
+
+        True if the handle is poisoned.
+        """
         request.abandoned = True
         leading = self._lock.held_by(request)
         if leading:
@@ -247,7 +252,7 @@ class GroupCommit(ABC):
         return leading and isinstance(error, MemoryError)
 
     def _break_off(self, owner: Owner, error: BaseException) -> None:
-        """A leader was interrupted: settle what it wrote, leave the rest to the next leader, release the lock."""
+        """Handle the interruption of a leader: settle what it wrote, leave the rest to the next leader, release the lock."""
         if isinstance(error, MemoryError):
             self.poison(_NO_MEMORY)
         waiters: list[Nudge] = []
@@ -257,12 +262,12 @@ class GroupCommit(ABC):
             self._release(owner, waiters)
 
     def poison(self, reason: str) -> None:
-        """Write no more through this handle."""
+        """Refuse all further writes through this handle."""
         if self._failure is None:
             self._failure = reason
 
     def _poisoned(self, reason: str, written: Written) -> StoreFailed:
-        said = f" is not written any more: {reason}" if written == "no" else f": {reason}; whether the save is there is unknown"
+        said = f" accepts no more writes: {reason}" if written == "no" else f": {reason}; it is unknown whether the save was written"
         failure = StoreFailed(f"{self._place}{said}", written=written)
         failure.lasting, failure.place = True, self._place
         return failure
@@ -274,7 +279,7 @@ class GroupCommit(ABC):
             raise self._poisoned(self._failure, "no")
 
     def close(self, last: Callable[[], None] | None = None) -> None:
-        """Write what is queued, call `last`, then refuse everything."""
+        """Write all queued requests, call `last`, then refuse everything."""
         owner = self._lock.wait_turn()
         waiters: list[Nudge] = []
         try:
@@ -285,7 +290,7 @@ class GroupCommit(ABC):
         finally:
             self._closed = True
             try:
-                while self._batch:  # closing was interrupted: the rest is refused
+                while self._batch:  # closing was interrupted: refuse the rest
                     waiters += self._lead()
             finally:
                 self._disconnect()

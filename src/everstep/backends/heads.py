@@ -1,4 +1,4 @@
-"""Whether a run row is the newest one: the newest record of the run tells. For backends that keep rows and records apart. No I/O."""
+"""Checks that a run row is the newest version, by the run's newest record. For backends that keep rows and records separately. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from everstep.records import RunRow
 
 
 def refuse_stale(row: RunRow, newest: int | None) -> None:
-    """Refuse a row that is older than its records: a disk that lost a write leaves one that is good in itself.
+    """Refuse a row that is older than its records: after a lost write of the disk, an old row is left that matches its own digest.
 
     `newest` is the seq of the newest record that is stored, read in the same snapshot as the row.
     """
@@ -16,5 +16,5 @@ def refuse_stale(row: RunRow, newest: int | None) -> None:
     if newest is not None and newest > row.head_seq:
         raise DamagedRun(
             f"the row of run {row.id!r} is older than its records: it names record {row.head_seq} as the newest, but record {newest} is stored",
-            remedy="Restore a backup, or save what is good into a new store: everstep repair OLD NEW.",
+            remedy="Restore a backup, or save the undamaged data to a new store: everstep repair OLD NEW.",
         )

@@ -1,4 +1,4 @@
-"""The lock of a store's writer: it knows its owner, and hands itself to guests in turn. Relies on `threads` for waiting and ranks; no I/O."""
+"""The lock of a store's writer: it knows its owner, and passes to guests in turn. Relies on `threads` for waiting and ranks; no I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from everstep.threads.guard import WRITER, enter
 from everstep.threads.wakeup import Nudge
 
 PATIENCE = 0.2
-"""Seconds after which a waiter looks for itself: Ctrl-C in another thread may have cost it its wake-up."""
+"""Seconds after which a waiter checks by itself: Ctrl-C in another thread may have lost its wake-up."""
 
 
 class Owner(Protocol):
-    """What can own the lock: a request, a guest, the leader thread."""
+    """An object that can own the lock: a request, a guest, the leader thread."""
 
     @property
     def thread(self) -> int | None: ...
@@ -34,10 +34,10 @@ class Guest(Nudge):
 class OwnedLock:
     """A lock that knows its owner.
 
-    Ctrl-C can arrive after a thread has taken a lock and before the thread has noted that it did. With a lock of `threading`, the
-    interrupted thread cannot tell whether it has to release it. Here `take` is one operation of the interpreter, `dict.setdefault`, which
-    Ctrl-C cannot divide: it stores the owner, or returns the owner that is stored. An interrupted thread asks `held_by` and releases the
-    lock if it is the owner. Without this, one Ctrl-C in some hundreds kept every writer out for good (decision 23).
+    Ctrl-C can arrive after a thread has taken a lock and before it has noted that. With a lock of `threading`, the
+    interrupted thread cannot know whether it has to release the lock. Here `take` is one operation of the interpreter, `dict.setdefault`,
+    which Ctrl-C cannot divide: it stores the owner, or returns the stored owner. An interrupted thread calls `held_by` and releases the
+    lock if it is the owner. Without this, one Ctrl-C in some hundreds blocked every writer for good (decision 23).
     """
 
     __slots__ = ("_guests", "_next", "_owner")
@@ -49,19 +49,19 @@ class OwnedLock:
         self._next: list[Guest] = []  # the guest that gets the lock next
 
     def take(self, owner: Owner) -> bool:
-        """Take the lock if it is free; whether it belongs to this owner now."""
+        """Take the lock if it is free; return whether this owner has it now."""
         return self._owner.setdefault(0, owner) is owner
 
     def held_by(self, owner: object) -> bool:
         return self._owner.get(0) is owner
 
     def owned(self) -> bool:
-        """Whether the calling thread has it."""
+        """Return whether the calling thread owns it."""
         owner = self._owner.get(0)
         return owner is not None and owner.thread == get_ident()
 
     def release(self, owner: Owner) -> bool:
-        """Hand the lock to the first guest, or free it; whether it is free."""
+        """Hand the lock to the first guest, or free it; return whether it is free."""
         while True:
             if (self._guests or self._next) and (guest := self._next_guest(owner)) is not None:
                 self._owner[0] = guest
@@ -71,20 +71,20 @@ class OwnedLock:
             self._owner.pop(0, None)
             if not self._guests or not self.take(owner):
                 return True
-            # A guest came between the look and the release, found the lock taken and waits: hand it over after all.
+            # A guest came between the check and the release, found the lock taken and waits: hand it over after all.
 
     def _next_guest(self, owner: Owner) -> Guest | None:
-        """Take a guest out of the queue and note it in one operation: an owner that is interrupted after it hands over to the same guest."""
+        """Take a guest out of the queue and note it in one operation: after an interruption, the owner hands over to the same guest."""
         if self._next and self._next[0] is owner:
-            self._next.clear()  # it has the lock already; only the list did not learn of it
+            self._next.clear()  # this guest has the lock already; only the list was not updated
         if not self._next:
             with suppress(IndexError):  # the guest was interrupted and has left the queue
                 self._next.extend(map(deque.popleft, (self._guests,)))
         return self._next[0] if self._next else None
 
     def wait_turn(self) -> Guest:
-        """Take the lock as a guest; return the guest, to release it with. A loop of commits would have it again before a waiter wakes up, so that its
-        owner hands it over."""
+        """Take the lock as a guest; return the guest, to release it with. The owner hands the lock over: without that, a loop of commits
+        would take it again before a waiter wakes up."""
         enter(self)
         guest = Guest()
         try:
@@ -103,7 +103,7 @@ class OwnedLock:
             guest.wait(PATIENCE)
 
     def _leave_queue(self, guest: Guest) -> None:
-        """Ctrl-C in a guest. If the lock is being handed to it, it takes and releases it."""
+        """Leave the queue after Ctrl-C in a guest. If the lock is being handed to it, it takes and releases it."""
         try:
             self._guests.remove(guest)
         except ValueError:

@@ -1,14 +1,14 @@
-"""From an address to an open backend. The only module that knows concrete backends, each imported when it is asked for.
+"""Opens the backend for an address. The only module that knows concrete backends; it imports each one on first use.
 
-None                          .everstep/store.db, searched upward from the working folder like .git, else made in it
+None                          .everstep/store.db, searched upward from the working folder like .git, else created in it
 a path                        SQLite
 sqlite:///relative.db         SQLite; four slashes for an absolute path
 postgresql://user@host/base   PostgreSQL; ?namespace=name or ?schema=name chooses the schema
 memory://                     a fresh store in memory; memory://name is shared by name within the process
 scheme://...                  a backend of another package: its entry point `scheme` in the group `everstep.backends`, called with the whole address
 
-What an entry point names is called with the address and the options, and gives a backend. It may have `damaged(source, private)` and
-`builder(target)` besides, which make it repairable (`contract.recovery`), and `formats(address)`.
+The object that an entry point names is called with the address and the options, and returns a backend. It may also have
+`damaged(source, private)` and `builder(target)`, which make its stores repairable (`contract.recovery`), and `formats(address)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from everstep.backends.contract.core import Backend
 from everstep.errors import InvalidArgument, MissingCapability, UnknownBackend
 from everstep.records import Seal, unkeyed
 
-if TYPE_CHECKING:  # what only a repair uses
+if TYPE_CHECKING:  # only repair uses these
     from everstep.backends.contract.recovery import Builder, Wreck
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
@@ -36,16 +36,18 @@ FILE = "store.db"
 
 
 def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> Backend:
-    """Open the backend that serves `url`. `options` go to it unchanged."""
+    """Open the backend that serves `url`. `options` are passed to it unchanged."""
     if url is None:
         return _open_sqlite(default_path(Path.cwd()), options)
     if isinstance(url, os.PathLike):
         return _open_sqlite(Path(url), options)
     if not isinstance(url, str) or not url or "\0" in url:
-        raise InvalidArgument(f"{url!r:.100} is neither a path nor a URL")
+        raise InvalidArgument(f"the address of a store must be a path or a URL, got {url!r:.100}")
     scheme, separator, rest = url.partition("://")
     if not separator and (url in _LOOKALIKES or url.startswith(("file:", "sqlite:", "memory:"))):
-        raise InvalidArgument(f"{url!r} looks like an address, but is none", remedy="Use memory://, sqlite:///path, or a plain path.")
+        raise InvalidArgument(
+            f"{url!r} looks like an address, but is not a valid one", remedy="Use memory://, sqlite:///path, or a plain path."
+        )
     if not separator:
         return _open_sqlite(Path(url), options)
     if scheme == "memory":
@@ -58,8 +60,8 @@ def open_backend(url: str | os.PathLike[str] | None = None, **options: Any) -> B
 
 
 def _of_package(url: str) -> Any:
-    """What another package has registered for the scheme of an address."""
-    from importlib.metadata import entry_points  # only here: it takes as long to import as half of this library
+    """Return the object that another package has registered for the scheme of an address."""
+    from importlib.metadata import entry_points  # imported here: it takes as long as half of this library
 
     scheme, asked = url.partition("://")[0], _without_password(url)
     found = {point.value: point for point in entry_points(group=GROUP, name=scheme)}
@@ -79,12 +81,12 @@ def _of_package(url: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise UnknownBackend(
             f"the backend for {scheme}:// cannot be imported from {value!r}: {error}",
-            remedy=f"Install or repair the package whose entry point {scheme!r} in the group {GROUP!r} that is.",
+            remedy=f"Install or repair the package that has the entry point {scheme!r} in the group {GROUP!r}.",
         ) from error
 
 
 def _recovering(url: object, name: str) -> Any:
-    """What repairs stores of another package's backend, None for addresses of our own."""
+    """Return the repair function of another package's backend, None for our own addresses."""
     if not _is_foreign(url):
         return None
     made = getattr(_of_package(url), name, None)
@@ -98,7 +100,7 @@ def _is_foreign(url: object) -> TypeGuard[str]:
 
 
 def open_wreck(source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> Wreck:
-    """What is left of a damaged store. `private` is how the names of the copies begin that this needs."""
+    """Open a damaged store for reading. `private` is a prefix for the names of the copies that this needs."""
     if (damaged := _recovering(source, "damaged")) is not None:
         wreck: Wreck = damaged(source, private)
         return wreck
@@ -112,7 +114,7 @@ def open_wreck(source: str | os.PathLike[str], private: str, seal: Seal = unkeye
 
 
 def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builder:
-    """A new store, for what is left of a damaged one."""
+    """Begin a new store, to be filled from a damaged one."""
     if (build := _recovering(target, "builder")) is not None:
         builder: Builder = build(target)
         return builder
@@ -126,7 +128,7 @@ def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builde
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
-    """The format that a store has, 0 if there is none, and the one that opening it brings it to. Changes nothing."""
+    """Return the format of a store, 0 if there is none, and the format that opening it would bring it to. Changes nothing."""
     if (known := _recovering(url, "formats")) is not None:
         found: tuple[int, int] = known(url)
         return found
@@ -141,7 +143,7 @@ def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:
 
 
 def shown(url: str | os.PathLike[str]) -> str:
-    """An address as it may be printed: without its password."""
+    """Return an address without its password, for printing."""
     if is_database(url):
         with driver(url):
             from everstep.backends.postgres.connections.connect import Address
@@ -150,26 +152,26 @@ def shown(url: str | os.PathLike[str]) -> str:
 
 
 def is_database(url: object) -> TypeGuard[str]:
-    """Whether an address is one of PostgreSQL."""
+    """Return whether an address is one of PostgreSQL."""
     return isinstance(url, str) and url.startswith(_POSTGRES)
 
 
 def _file(url: str | os.PathLike[str]) -> Path:
-    """The path of a store in a file."""
+    """Return the path of a store in a file."""
     if isinstance(url, os.PathLike):
         return Path(url)
     scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
     if not isinstance(url, str) or not url or (separator and scheme != "sqlite"):
         shown = _without_password(url) if separator else url
         raise InvalidArgument(
-            f"{shown!r:.60} is no file",
-            remedy="Stores in SQLite files and in PostgreSQL can be repaired: give paths or postgresql:// addresses.",
+            f"the address must be a path or a postgresql:// address, got {shown!r:.60}",
+            remedy="Only stores in SQLite files and in PostgreSQL can be repaired.",
         )
     return _sqlite_path(url, rest) if separator else Path(url)
 
 
 def default_path(start: Path) -> Path:
-    """The store of `start`: that of the nearest folder above which has one, else a new one right there."""
+    """Return the store path for `start`: that of the nearest folder above which has one, else a new one in `start`."""
     for folder in (start, *start.parents):
         if (folder / FOLDER / FILE).exists():
             return folder / FOLDER / FILE
@@ -178,8 +180,8 @@ def default_path(start: Path) -> Path:
 
 def _sqlite_path(url: str, rest: str) -> Path:
     if not rest.startswith("/") or len(rest) < 2:
-        raise InvalidArgument(f"{url!r} names no file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
-    from urllib.parse import unquote  # only here, because importing it takes longer than all of this module
+        raise InvalidArgument(f"{url!r} does not name a file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
+    from urllib.parse import unquote  # imported here: it takes longer than all of this module
 
     return Path(unquote(rest[1:]))
 
@@ -209,21 +211,22 @@ def _open_postgres(url: str, options: dict[str, Any]) -> Backend:
 
 
 def _known(backend: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, if the backend has them all."""
+    """Return the options, if the backend has all of them."""
     code = backend.__init__.__code__
-    names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]  # not itself, and not the place
+    names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]  # without `self` and the address
     for option in options:
         if option not in names:
-            which = f"Such a store has {', '.join(names)}" if names else "Such a store has none of its own"
+            which = f"The options of such a store: {', '.join(names)}" if names else "Such a store has no options of its own"
             raise InvalidArgument(
-                f"everstep.open has no option {option!r:.60} for this store", remedy=f"{which}; help(everstep.open) has those of all."
+                f"everstep.open has no option {option!r:.60} for this store",
+                remedy=f"{which}; help(everstep.open) lists the options of all stores.",
             )
     return options
 
 
 @contextmanager
 def driver(url: str) -> Iterator[None]:
-    """Around an import that needs the driver of PostgreSQL: where it is missing, say what to install."""
+    """Run an import that needs the PostgreSQL driver; if it is missing, say what to install."""
     try:
         yield
     except ModuleNotFoundError as error:

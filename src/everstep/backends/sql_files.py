@@ -6,7 +6,7 @@ import pkgutil
 
 
 def script(engine: str, name: str) -> str:
-    """The whole text of one file."""
+    """Return the whole text of one file."""
     data = pkgutil.get_data(f"everstep.backends.{engine}", f"sql/{name}.sql")
     if data is None:
         raise FileNotFoundError(f"everstep/backends/{engine}/sql/{name}.sql is not installed")
@@ -14,7 +14,7 @@ def script(engine: str, name: str) -> str:
 
 
 def load(engine: str, name: str) -> dict[str, str]:
-    """The statements of one file by their names, comments taken out."""
+    """Return the statements of one file by name, without comments."""
     statements: dict[str, str] = {}
     for block in script(engine, name).split("-- name: ")[1:]:
         title, _, text = block.partition("\n")

@@ -1,6 +1,6 @@
-"""Backends around a backend: one that tells of each call, one that counts them. Hand every call on, unchanged.
+"""Wrappers around a backend: `Traced` reports each call, `Counted` counts them. They pass every call on unchanged.
 
-A store has one reference to its backend, so that a wrapper which is put in its place sees every call.
+A store has one reference to its backend, so a wrapper that replaces it sees every call.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 
 class Wrapped:
-    """Hands everything on; `call` is where a wrapper does more. It has the capabilities of the backend that it wraps, and no others."""
+    """Passes everything on; subclasses override `call`. It has the capabilities of the backend that it wraps, and no others."""
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._backend, name)
-        if not callable(found) or name == "seal":  # a function that the store calls itself
+        if not callable(found) or name == "seal":  # `seal` is a function that the store itself calls
             return found
 
         def call(*args: Any, **options: Any) -> Any:
@@ -47,7 +47,7 @@ Tell = Callable[[float, str, tuple[Any, ...], dict[str, Any]], None]
 
 
 class Traced(Wrapped):
-    """Tells of each call when it is over: its milliseconds, its name, and what it was given."""
+    """Reports each call when it has ended: its milliseconds, its name and its arguments."""
 
     def __init__(self, backend: Any, tell: Tell) -> None:
         super().__init__(backend)

@@ -1,4 +1,4 @@
-"""The command line. `main` finds the command, `app` opens the store, `output` prints; each command has a file in `commands`.
+"""The command line. `main` finds the command, `app` opens the store, `draw` prints; each command has a file in `commands`.
 
-Nothing here is imported by the library, and nothing of the library is imported before a command needs it: `--help` stays quick.
+The library imports nothing from here, and commands import the library only when they need it, so `--help` stays fast.
 """

@@ -1,7 +1,7 @@
-"""What every command stands on: the options that all have, the store and the settings that they name, how an answer is given.
+"""The basis of every command: the common options, and the store, settings and output that they select.
 
-A command is a function of an `App` and of its own options, made by `command`; it returns an exit code or None. It may raise any
-error of ours: `main` turns it into a sentence and an exit code.
+`command` turns a function of an `App` and its own options into a command; the function returns an exit code or None. It may raise
+any error of Everstep: `main` prints it and sets the exit code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class App:
-    """One call of the command line."""
+    """One invocation of the command line."""
 
     def __init__(self, store: str | None, as_json: bool, colour: str, quiet: bool, debug: bool, config: str | None):
         self.url = store
@@ -35,7 +35,7 @@ class App:
 
     @functools.cached_property
     def configured(self) -> Settings | None:
-        """The settings, where anything is configured: looking is much quicker than reading."""
+        """The settings, or None if nothing is configured: checking that is much faster than loading."""
         from everstep.config.find import find_file, variables
 
         if self.config is None and find_file() is None and not variables(os.environ):
@@ -44,50 +44,50 @@ class App:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """What configuration, environment and arguments say."""
+        """The settings from the configuration, the environment and the arguments."""
         from everstep.config.settings import load
 
         return load(file=self.config, arguments={} if self.url is None else {"store": self.url})
 
     @functools.cached_property
     def mask(self) -> Masking:
-        """What hides secrets in everything that is printed, as the configuration says."""
+        """Masks secrets in all output, by the rules of the configuration."""
         return Masking(None if self.configured is None else self.configured.redactor)
 
     @property
-    def place(self) -> str | None:
-        """The store that is meant, as it was given or configured; None for the one that is found upward."""
+    def address(self) -> str | None:
+        """The path or URL of the store, as given or configured; None for the one found in this folder or above."""
         if self.url is not None or self.configured is None:
             return self.url
         return cast("str | None", self.configured["store"])
 
     def open(self, create: bool = False, driving: bool = False, **more: Any) -> Store:
-        """The store that the command is about. Only commands that begin something make a new one; none cleans up by the way.
+        """Open the store. Only commands that start something create one (`create`); none of them cleans up on the side.
 
-        Those that drive runs do so with the hooks of the configuration; to look at a store, none of them is even imported.
+        With `driving`, for commands that execute runs, the hooks of the configuration are active; otherwise they are not even imported.
         """
         from everstep.backends.registry import is_database
         from everstep.errors import NotAStore, StoreError
 
-        check_lasting(self.place)
+        check_lasting(self.address)
         if self.configured is not None and not self.configured["enabled"] and not create:
             origin = self.configured.values["enabled"].origin
-            raise StoreError(f"Everstep is disabled here: enabled = false ({origin})", remedy="Set enabled = true to use the store.")
-        if driving and is_database(self.place):
+            raise StoreError(
+                f"Everstep is disabled by the configuration: enabled = false ({origin})", remedy="Set enabled = true to use the store."
+            )
+        if driving and is_database(self.address):
             more["wait"] = True  # a worker is often started together with its server
         try:
             store = self._open(create, driving, more)
         except NotAStore as error:
             if error.missing:
                 where = "" if self.url is None else f" --store {quote(self.url)}"
-                made = (
-                    f"migrate{where}` makes its tables"
-                    if is_database(self.place)
-                    else f"init{where}` makes one {'here' if not where else 'there'}"
+                create_it = (
+                    f"Create its tables: `everstep migrate{where}`" if is_database(self.address) else f"Create one: `everstep init{where}`"
                 )
-                error.remedy = f"`everstep {made}; --store names another; `everstep demo` leaves one to look at."
+                error.remedy = f"{create_it}. Or name another one with --store, or try `everstep demo`."
             elif not create and error.remedy == NotAStore.remedy:
-                error.remedy = "--store names another; `everstep init` makes a new one."
+                error.remedy = "Name another store with --store, or create one with `everstep init`."
             raise
         if self.debug:
             from everstep.store.trace import trace
@@ -109,11 +109,11 @@ class App:
         return everstep.open(options.pop("url"), config=False, create=create, **options, **more)
 
     def imports(self) -> tuple[str, ...]:
-        """The modules that the configuration names."""
+        """Return the modules that the configuration names."""
         return () if self.configured is None else tuple(self.configured["imports"])
 
     def import_modules(self, names: tuple[str, ...]) -> None:
-        """Import the modules that define the workflows of this command. Only names that the person gave, never one from a store."""
+        """Import the modules that define the workflows of this command: only names that the person gave, never one from a store."""
         from everstep.cli.args.workflow_target import import_module
 
         with self.out.apart():
@@ -122,17 +122,17 @@ class App:
 
 
 _COMMON: tuple[Callable[[Any], Any], ...] = (
-    click.option("--store", "-s", metavar="URL", help="The store: a path or a URL. Default: .everstep/store.db, found upward."),
-    click.option("--json", "as_json", is_flag=True, help="Answer in JSON."),
-    click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours; NO_COLOR counts, too."),
-    click.option("--quiet", "-q", is_flag=True, help="Say nothing but the answer."),
-    click.option("--config", metavar="FILE", help="The configuration file; default: everstep.toml or pyproject.toml, found upward."),
-    click.option("--debug", is_flag=True, help="Show every call to the store with its time, and the traceback of an error."),
+    click.option("--store", "-s", metavar="URL", help="Path or URL of the store (default: .everstep/store.db in this folder or above)"),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON"),
+    click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Use colour (NO_COLOR is honoured)"),
+    click.option("--quiet", "-q", is_flag=True, help="Print only the result, no messages"),
+    click.option("--config", metavar="FILE", help="Configuration file (default: everstep.toml or pyproject.toml in this folder or above)"),
+    click.option("--debug", is_flag=True, help="Print every call to the store with its duration, and tracebacks of errors"),
 )  # fmt: skip
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Make a function of an `App` a command."""
+    """Turn a function of an `App` into a command."""
 
     def wrap(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
@@ -142,7 +142,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
             click.get_current_context().obj = app
             try:
                 return function(app, **given) or 0
-            except BrokenPipeError:  # click would take it for a failure
+            except BrokenPipeError:  # click would report a failure
                 return unheard()
 
         decorated: Callable[..., int] = call
@@ -155,28 +155,28 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]],
 
 
 def _check_text(values: Sequence[Any]) -> None:
-    """Refuse bytes that are no UTF-8: no store could hold them."""
+    """Refuse bytes that are not UTF-8: a store cannot hold them."""
     for value in values:
         for text in value if isinstance(value, tuple) else (value,):
             if isinstance(text, str) and any("\ud800" <= c <= "\udfff" for c in text):
-                raise click.UsageError(f"{text!r:.100} is no text: it holds bytes that are no UTF-8.")
+                raise click.UsageError(f"Arguments must be UTF-8 text, got {text!r:.100}.")
 
 
-def check_lasting(place: str | None) -> None:
-    """Refuse a store that ends with the command, and all that it holds with it."""
-    if place is not None and str(place).startswith("memory:"):
-        raise click.UsageError(f"{place} would end with this command: name a file.")
+def check_lasting(address: str | None) -> None:
+    """Refuse a store in memory: its data would be lost when the command ends."""
+    if address is not None and str(address).startswith("memory:"):
+        raise click.UsageError(f"{address} would be lost when this command ends: give a file or a database.")
 
 
 def interactive() -> bool:
-    """Whether there is a person to ask."""
+    """Return whether there is a person to ask."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def confirm_or_stop(app: App, question: str, yes: bool) -> bool:
-    """Whether to do what cannot be undone. Without a terminal only `--yes` says so."""
+    """Ask before an action that cannot be undone. Without a terminal, require `--yes`."""
     if yes:
         return True
     if not interactive():
-        raise click.UsageError(f"{question} Nobody can answer here: say so with --yes.")
+        raise click.UsageError(f"{question} Confirm with --yes: there is no terminal to ask at.")
     return click.confirm(question, err=True)

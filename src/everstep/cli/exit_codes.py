@@ -1,7 +1,7 @@
-"""Exit codes: what a script learns from how a command ended. No I/O.
+"""Exit codes of commands, for scripts. No I/O.
 
 0 ok    1 failed    2 usage    3 not found    4 conflict or locked    5 damaged data    6 a check found something    130 interrupted
-141 whoever read the output stopped reading
+141 the reader of the output closed the pipe
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BY_CLASS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], in
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code for an error of ours."""
+    """Return the exit code for an error of Everstep."""
     if isinstance(error, errors.Interrupted):
         return getattr(error, "exit_code", None) or INTERRUPTED
     return next((code for kinds, code in _BY_CLASS if isinstance(error, kinds)), FAILED)

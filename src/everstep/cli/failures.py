@@ -1,4 +1,4 @@
-"""What a person reads when a command fails: one sentence, a hint and a code. With --json the same as an object, on stderr."""
+"""Prints the error of a failed command: a sentence, a code and a hint. With --json, the same as an object on stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from everstep.views.stored.values import dumps
 
 
 def tell(error: BaseException, arguments: list[str] | None = None) -> int:
-    """Say what went wrong, and give the exit code. How it is said stands in the arguments: by default, those of the process."""
+    """Print an error and return the exit code. The arguments, by default those of the process, select JSON and tracebacks."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug, as_json = "--debug" in arguments, "--json" in arguments
     if isinstance(error, click.ClickException):
@@ -36,10 +36,10 @@ def tell(error: BaseException, arguments: list[str] | None = None) -> int:
         return exit_codes.code_of(error)
     if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
         unheard()
-        _say(f"the answer cannot be written: {error.strerror or error}", "Make room where it goes.", "E000", as_json)
+        _say(f"the output cannot be written: {error.strerror or error}", "Free some space where the output is written.", "E000", as_json)
         return exit_codes.FAILED
     if isinstance(error, OSError):
-        _say(str(error), "Look at the path and its permissions.", "E000", as_json)
+        _say(str(error), "Check the path and its permissions.", "E000", as_json)
         return exit_codes.FAILED
     if not debug:
         traceback.print_exception(error)
@@ -52,8 +52,8 @@ def _say(message: str, remedy: str, code: str, as_json: bool, difference: str = 
     message, difference = (Redactor.default().text(text) for text in (message, difference))
     remedy = in_commands(remedy)
     if as_json:
-        said = {"code": code, "message": message, "remedy": remedy, **({"difference": difference} if difference else {})}
-        sys.stderr.write(dumps({"everstep": FORMAT, "kind": "error", "data": said}) + "\n")
+        data = {"code": code, "message": message, "remedy": remedy, **({"difference": difference} if difference else {})}
+        sys.stderr.write(dumps({"everstep": FORMAT, "kind": "error", "data": data}) + "\n")
         return
     sys.stderr.write(f"error: {safe(message, lines=True)} [{code}]\n")
     if difference:
@@ -67,8 +67,9 @@ _PHRASES = (
     ("everstep.repair(path, new_path)", "`everstep repair STORE NEW`"),
     ("everstep.open(path, accept_older=True)", "`everstep verify --accept-older`"),
     ("store.load / store.view", "`everstep state REF`"),
+    ("use store.load or store.view, which need no lease", "use `everstep state RUN`, which needs no lease"),
     ("rate=(10, 60)", "--rate 10/60s"),
-    ("help() on what was called says what it takes", "--help says what a command takes"),
+    ("help() on the function you called describes it", "--help describes the command"),
     ("keep_within;", "--keep-within;"),
 )
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
@@ -80,7 +81,7 @@ _WORDS = {"run_id": "RUN", "run": "RUN", "ref": "REF", "gate": "GATE", "value": 
 
 
 def in_commands(remedy: str) -> str:
-    """A remedy in the words of the command line, where it names calls that are commands, too."""
+    """Rewrite a remedy for the command line: calls that are also commands become these commands."""
     for phrase, words in _PHRASES:
         remedy = remedy.replace(phrase, words)
     return _CALL.sub(_command, remedy)
@@ -100,7 +101,7 @@ def _command(call: re.Match[str]) -> str:
 
 
 def _word(text: str, name: str) -> str:
-    """One argument as a person types it: what stands for something in capitals, a name as it is."""
+    """Return one argument as a person types it: a placeholder in capitals, a name as it is."""
     if text == "...":
         return {"from_step": "STEP"}.get(name, "")
     if text in ("True", "None"):
@@ -110,14 +111,14 @@ def _word(text: str, name: str) -> str:
 
 def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
-        sys.stderr.write(f"{error.format_message()}\n")  # the help of a group of commands that was called without one
+        sys.stderr.write(f"{error.format_message()}\n")  # a group such as `config` was called without a command: print its help
     else:
         _say(error.format_message(), _moved(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
     return error.exit_code
 
 
 def _moved(error: click.ClickException, arguments: list[str]) -> str:
-    """The command as it should have been typed, if an option stands before it that belongs after it."""
+    """Return the corrected command line if an option was typed before the command instead of after it."""
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.NoSuchOption) or context is None or not isinstance(context.command, click.Group):
         return ""
@@ -129,14 +130,14 @@ def _moved(error: click.ClickException, arguments: list[str]) -> str:
     if not any(before[0].partition("=")[0] in option.opts for option in command.params):
         return ""
     needed = [] if after else [str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument) and one.required]
-    said = " ".join([*map(quote, [arguments[at], *before, *after]), *needed])
-    return f"Options come after the command: `everstep {Redactor.default().text(said)}`."  # an URL may hold a password
+    typed = " ".join([*map(quote, [arguments[at], *before, *after]), *needed])
+    return f"Options come after the command: `everstep {Redactor.default().text(typed)}`."  # a URL may contain a password
 
 
 def _usage(context: click.Context | None) -> str:
-    """What the command takes, in a line."""
+    """Return the usage of the command in one line."""
     if context is None:
         return "Run the command with --help."
     name = context.command_path.strip()
     taken = " ".join([name, *context.command.collect_usage_pieces(context)]).strip()
-    return f"{taken}; `{f'{name} --help'.strip()}` says more."
+    return f"Usage: {taken} (more: `{f'{name} --help'.strip()}`)"

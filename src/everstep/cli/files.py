@@ -1,4 +1,4 @@
-"""Replaces a file all at once: whoever reads it finds what was there or what is there now, after a crash, too. Never half of either."""
+"""Replaces a file atomically: readers see the old content or the new one, also after a crash, never a part of either."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from everstep.system import sync, sync_folder
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a text in place of a file, which keeps its mode; of a link, in place of what it leads to."""
+    """Replace the content of a file, which keeps its mode; for a link, replace its target."""
     try:
         _replace(path, text)
     except OSError as error:
         missing = not Path(os.path.realpath(path)).parent.is_dir()
-        why = f"there is no folder {str(path.parent)!r}" if missing else error.strerror
-        raise InvalidArgument(f"{path} cannot be written: {why}", remedy="Name a place that can be written.") from error
+        why = f"the folder {str(path.parent)!r} does not exist" if missing else error.strerror
+        raise InvalidArgument(f"{path} cannot be written: {why}", remedy="Give a path that can be written to.") from error
 
 
 def create(path: Path, text: str) -> bool:
-    """Write a new file, durably; False if there is one already."""
+    """Write a new file durably; return False if it already exists."""
     try:
         file = path.open("x", encoding="utf-8")
     except FileExistsError:
@@ -36,7 +36,7 @@ def create(path: Path, text: str) -> bool:
 
 
 def _replace(path: Path, text: str) -> None:
-    if path.exists() and not path.is_file():  # a pipe or a device is there to be written to
+    if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
         path.write_text(text, encoding="utf-8")
         return
     path = Path(os.path.realpath(path))
@@ -44,12 +44,12 @@ def _replace(path: Path, text: str) -> None:
     try:
         with temporary.open("x", encoding="utf-8") as file:
             if path.exists():
-                temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before there is anything in it to read
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before it has content: others must not read it
             file.write(text)
             file.flush()
             sync(file.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)  # without it a power cut can bring the former file back
+        sync_folder(path.parent)  # without it a power cut can bring back the old file
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -1,6 +1,6 @@
-"""The entry point: finds the command, runs it, turns what it raises into a sentence and an exit code.
+"""The entry point: finds the command, runs it, and turns errors into a sentence and an exit code.
 
-Commands are named here with one sentence each, so that `--help` imports none of them.
+Lists all commands with one line of help each, so that `--help` imports none of them.
 """
 
 from __future__ import annotations
@@ -13,64 +13,64 @@ from typing import Any
 import click
 
 _SECTIONS: dict[str, dict[str, str]] = {
-    "Begin": {
-        "demo": "Watch an agent survive kill -9, in about ten seconds.",
-        "init": "Make a store in this folder.",
-        "run": "Run a workflow: a YAML file or package.module:function.",
-        "shell": "Look around and go on, one command after the other.",
+    "Start": {
+        "demo": "Watch an agent survive kill -9, in about ten seconds",
+        "init": "Create a store in this folder",
+        "run": "Run a workflow: a YAML file or package.module:function",
+        "shell": "Open an interactive shell",
     },
-    "Look": {
-        "runs": "List runs, filter them, draw their forks as a tree.",
-        "show": "Show a run, or one of its checkpoints.",
-        "log": "Draw the timeline of a run, or its workflow as a graph.",
-        "state": "Print the state of a checkpoint.",
-        "diff": "Compare two states.",
-        "blame": "Tell which step last changed a part of the state.",
-        "bisect": "Find the first checkpoint at which a condition holds.",
-        "stats": "Count what is stored, and how it went.",
+    "Inspect": {
+        "runs": "List runs, filter them, draw their forks as a tree",
+        "show": "Show a run or one of its checkpoints",
+        "log": "Print the timeline of a run, or its steps as a graph",
+        "state": "Print the state of a checkpoint",
+        "diff": "Compare two states",
+        "blame": "Find the step that last changed a part of the state",
+        "bisect": "Find the first checkpoint at which a condition is true",
+        "stats": "Count runs, steps, resumes, bytes and queues",
     },
-    "Go on": {
-        "resume": "Go on with a run that stopped.",
-        "fork": "Begin a new run at a checkpoint, perhaps with an edited state.",
-        "answer": "Answer a gate that a run waits at.",
-        "pause": "Stop a run at its next step; resume lets it go on.",
-        "cancel": "Stop a run at its next step, for good.",
+    "Control runs": {
+        "resume": "Continue a run that stopped",
+        "fork": "Create a run from a checkpoint, optionally with an edited state",
+        "answer": "Answer a gate that a run waits at",
+        "pause": "Stop a run at its next step; `resume` continues it",
+        "cancel": "End a run at its next step; it cannot be resumed",
     },
-    "Work": {
-        "worker": "Drive the runs of queues, and go on with those of dead workers.",
-        "workers": "List the workers that are alive, and what they drive.",
-        "enqueue": "Have a worker run a workflow.",
-        "queues": "List queues: what waits in them, and what happened lately.",
-        "limit": "Say how many runs of a queue may be driven at once, and how often.",
-        "schedule": "Have a workflow enqueued again and again, by cron.",
-        "schedules": "List schedules, with their next times.",
-        "unschedule": "Forget a schedule.",
+    "Queues and workers": {
+        "worker": "Run the runs of queues, and recover those of dead workers",
+        "workers": "List live workers with their queues and runs",
+        "enqueue": "Add a run of a workflow to a queue",
+        "queues": "List queues with their runs and recent events",
+        "limit": "Limit how many runs of a queue run at once, and how often",
+        "schedule": "Enqueue a workflow at the times of a cron expression",
+        "schedules": "List schedules with their next times",
+        "unschedule": "Remove a schedule",
     },
-    "Save": {
-        "checkpoint": "Save a JSON state, from a script in any language.",
-        "restore": "Print a saved state as JSON.",
-        "tag": "Give a checkpoint a name.",
+    "Save and restore": {
+        "checkpoint": "Save a JSON state, from a script in any language",
+        "restore": "Print a saved state as JSON, unmasked",
+        "tag": "Tag a checkpoint",
     },
-    "Keep": {
-        "prune": "Drop the states of checkpoints that retention does not keep.",
-        "gc": "Free what nothing refers to any more.",
-        "cleanup": "Delete ended runs, prune and gc, as retention says.",
-        "verify": "Prove the store whole.",
-        "repair": "Write a new good store from a damaged one.",
-        "doctor": "Report unsafe settings and leftovers.",
-        "migrate": "Bring a store to the format of this version.",
+    "Maintain the store": {
+        "prune": "Drop the states of checkpoints that retention does not keep",
+        "gc": "Free chunks that nothing refers to",
+        "cleanup": "Delete ended runs, prune and gc, by the retention policies",
+        "verify": "Check the store for damage",
+        "repair": "Copy the undamaged data of a store into a new one",
+        "doctor": "Report unsafe settings and leftovers",
+        "migrate": "Bring a store to the format of this version",
     },
     "Set up": {
-        "config": "Show, check or rewrite the configuration.",
-        "completion": "Print the script that completes commands in bash, zsh or fish.",
-        "explain": "Explain an error code.",
+        "config": "Show, check or rewrite the configuration",
+        "completion": "Print the completion script for bash, zsh or fish",
+        "explain": "Explain an error code",
     },
 }
 COMMANDS = {name: sentence for section in _SECTIONS.values() for name, sentence in section.items()}
 
 
 class Commands(click.Group):
-    """All commands, each imported when it is called."""
+    """All commands; each is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -106,23 +106,24 @@ def _version(ctx: click.Context, _: Any, value: bool) -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False, invoke_without_command=True)
-@click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version.")
+@click.option("--version", is_flag=True, callback=_version, expose_value=False, is_eager=True, help="Print the version")
 @click.pass_context
 def group(ctx: click.Context) -> None:
-    """The memory that long-running agents and workflows can't lose.
+    """Durable execution and time travel for Python agents and workflows
 
-    Every step and every state is recorded as it happens; a run that died goes on where it was. `everstep demo` shows it.
-    A checkpoint is named RUN, RUN@7, RUN@tag or RUN~2. Commands that only read also take @last and a unique beginning of an id.
+    Every step and every state is recorded as it happens. If the process dies, the run resumes where it stopped: see `everstep demo`.
+
+    A checkpoint is named RUN, RUN@7, RUN@tag or RUN~2. Commands that only read also accept @last and a unique beginning of an id.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; gives the exit code."""
+    """Run the command line; return the exit code."""
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # an old locale may lack a sign; better an escape than no answer
+        if isinstance(stream, TextIOWrapper):  # an old locale may lack a character: print an escape instead of failing
             stream.reconfigure(errors="backslashreplace")
     try:
         code = group.main(arguments, prog_name="everstep", standalone_mode=False)
@@ -134,19 +135,19 @@ def main(arguments: list[str] | None = None) -> int:
         return unheard()
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except BaseException as error:  # noqa: BLE001 - `tell` lets pass what is none of ours
+    except BaseException as error:  # noqa: BLE001 - `tell` prints a traceback for errors that are not ours
         from everstep.cli.failures import tell
 
         return tell(error, arguments)
 
 
 def _open_what_is_closed() -> None:
-    """A stream that the caller has closed leads nowhere; left so, the next file that is opened would take its number, perhaps the store."""
+    """Replace streams that the caller has closed: otherwise the next opened file, perhaps the store, would get their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
 
 
 def run() -> None:
-    """The script that is installed."""
+    """Entry point of the installed script."""
     sys.exit(main())

@@ -1,1 +1,1 @@
-"""Values to bytes and back: `kinds` knows types, `values` encodes them, `frame` wraps what is stored."""
+"""Converts values to bytes and back: `kinds` knows types, `values` encodes them, `frame` wraps the stored bytes."""

@@ -1,6 +1,6 @@
-"""Says where and why a value cannot be stored: a slow walk that happens only after the fast encoder has refused.
+"""Explains where and why a value cannot be stored: a slow walk that runs only after the fast encoder has refused.
 
-Relies on `values` for what can be stored and on `kinds` for the program's types. No I/O.
+Relies on `values` for the rules of storing and on `kinds` for the program's types. No I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from everstep.errors import EverstepError, LimitExceeded, Unstorable
 
 
 def explain(value: Any, path: str = "state") -> None:
-    """Raise the error that says where and why a value cannot be stored; return if nothing is wrong with it."""
+    """Raise the error that says where and why a value cannot be stored; return if it can be."""
     _explain(value, path, 0, 0, frozenset())
 
 
@@ -32,7 +32,7 @@ def _explain(value: Any, path: str, depth: int, nested: int, above: frozenset[in
 
 
 def _children(value: Any, path: str) -> list[tuple[str, Any]]:
-    """What a value holds, with paths; raises for a value that is itself at fault."""
+    """List the children of a value with their paths; raise if the value itself cannot be stored."""
     cls = type(value)
     if cls is str:
         try:
@@ -46,6 +46,9 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
         _probe(value, path)
         return []
     plain = TRANSPARENT[cls](value) if cls in TRANSPARENT else value
+    if type(plain) in (OrderedDict, Counter) and plain.__dict__:
+        names = ", ".join(map(shown, plain.__dict__))
+        raise Unstorable(path, f"has attributes ({names}), which a stored {cls.__qualname__} cannot keep", remedy="Keep them under keys.")
     if type(plain) in (dict, OrderedDict, Counter):
         keys = [(f"{path} (key {shown(k)})", k) for k in plain if type(k) is not str or not k.isascii()]
         return keys + [(f"{path}[{shown(k)}]", v) for k, v in dict.items(plain)]
@@ -59,17 +62,17 @@ def _children(value: Any, path: str) -> list[tuple[str, Any]]:
     if kind is not None:
         fields = kind.take(value)
         if not named(fields):
-            raise Unstorable(path, f"is a {cls.__qualname__} whose encode function returned no dict with text keys")
+            raise Unstorable(path, f"is a {cls.__qualname__} whose encode function did not return a dict with text keys")
         return [(f"{path}.{k}", v) for k, v in fields.items()]
     _probe(value, path)
     return []
 
 
 def shown(value: Any) -> str:
-    """A short look at a value, for a message: whatever its own repr does, this returns."""
+    """Return a short repr of a value for a message; never raises, whatever its own repr does."""
     try:
         return repr(value)[:60]
-    except Exception:  # noqa: BLE001 - the repr is the program's code, and that of an int has a limit of digits; its type must do
+    except Exception:  # noqa: BLE001 - the repr is the program's code, and that of an int has a limit of digits; use its type instead
         return f"a {type(value).__qualname__}"
 
 
@@ -84,9 +87,9 @@ _HINTS: dict[str, str] = {
     "defaultdict": "Use a plain dict with setdefault; the factory is code and cannot be stored.",
     "function": "Keep the function's name and look it up when you need it.",
     "memoryview": "Store bytes(view).",
-    "generator": "Store list(generator), or what it is made from.",
+    "generator": "Store list(generator), or the data it is made from.",
     "module": "Keep the module's name.",
-    "ndarray": "Only arrays of numbers, text and times are stored: convert it, or store array.tolist().",
+    "ndarray": "Only arrays of numbers, text and times can be stored: convert it, or store array.tolist().",
 }
 
 

@@ -1,4 +1,4 @@
-"""The wrapper around everything that is stored: one frame for each record body and each chunk.
+"""The wrapper around all stored content: one frame for each record body and each chunk.
 
     byte 0      format version, 1
     byte 1      flags: bits 0-1 compression (0 none, 1 zstd, 2 gzip), bit 2 dictionary, bit 3 encryption
@@ -7,9 +7,9 @@
     4 bytes     key id, big-endian                           if bit 3 (reserved)
     the rest    the content, compressed and then encrypted as the flags say
 
-Frames of all kinds mix freely in one store. The caps are checked before any work is done: a frame's content is at most
-MAX_CONTENT bytes. Compressed content above RATIO_FREE bytes is at most MAX_RATIO times as long as the frame, and its value takes no more
-memory than LIGHT bytes and MAX_RATIO times the frame. No I/O.
+One store may contain frames of all kinds. The limits are checked before any work is done: a frame's content is at most MAX_CONTENT bytes.
+Compressed content above RATIO_FREE bytes is at most MAX_RATIO times as long as the frame, and its value takes no more memory than LIGHT
+bytes plus MAX_RATIO times the frame. No I/O.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN = bytes((VERSION, _NONE))
 _CONTAINERS = bytes(range(0x80, 0xA0))  # the short arrays and maps of MessagePack
 _local = threading.local()
 _SHORT = 8192
-_NO_MEMORY = "not enough memory"  # zstd has no error of its own for it, only this text
+_NO_MEMORY = "not enough memory"  # zstd reports it only by this text
 _PARAMETER = zstd.CompressionParameter
 
 
@@ -50,21 +50,21 @@ class Framer:
     def __init__(self, compression: Compression = "zstd", level: int | None = None, threshold: int = 256):
         codes = {"none": _NONE, "zstd": _ZSTD, "gzip": _GZIP}
         if compression not in codes:
-            raise InvalidArgument(f"{compression!r} is no compression", remedy="Choose none, zstd or gzip.")
+            raise InvalidArgument(f"compression must be none, zstd or gzip, got {compression!r}", remedy="Choose none, zstd or gzip.")
         least, most = (-7, 22) if compression == "zstd" else (0, 9)
         if level is not None and (type(level) is not int or not least <= level <= most):
-            raise InvalidArgument(f"level={level!r:.60} is no whole number between {least} and {most}, as {compression} has them")
+            raise InvalidArgument(f"level must be an integer from {least} to {most} for {compression}, got {level!r:.60}")
         if type(threshold) is not int or threshold < 0:
-            raise InvalidArgument(f"threshold={threshold!r:.60} is no number of bytes")
+            raise InvalidArgument(f"threshold must be an integer of at least 0 (in bytes), got {threshold!r:.60}")
         self._code = codes[compression]
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold
 
     def wrap(self, content: bytes, least: int = 0) -> bytes:
-        """A frame of content; below the threshold, or below `least` bytes, it is not compressed."""
+        """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
         size = len(content)
         if size > MAX_CONTENT:
-            raise LimitExceeded(f"a single value of {size:,} bytes is beyond the limit of {MAX_CONTENT:,}")
+            raise LimitExceeded(f"a single value must have at most {MAX_CONTENT:,} bytes, got {size:,}")
         if self._code == _NONE or size < self._threshold or size < least:
             return _PLAIN + content
         packed = _zstd(content, self._level) if self._code == _ZSTD else _gzip(content, self._level)
@@ -73,31 +73,31 @@ class Framer:
         return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
 
     def unwrap(self, frame: bytes) -> bytes:
-        """The content of a frame. Raises `DamagedFrame` for bytes that are not one, and MemoryError if there is none left: the frame may be whole."""
+        """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and MemoryError if memory is short: the frame may be intact."""
         return _unwrap(frame)
 
 
 def weight(content: bytes) -> int:
-    """About how many bytes of memory the value takes that this is the encoding of: one byte may be a place in a list, or a container."""
+    """Estimate the bytes of memory that the encoded value takes: one byte may be an item of a list, or a container."""
     containers = len(content) - len(content.translate(None, _CONTAINERS))
     return 8 * len(content) + 112 * containers
 
 
 def _bomb(content: bytes, packed: int) -> bool:
-    """Whether so few bytes should not be believed to be so much. Who writes it stores it as it is."""
+    """Whether this ratio looks like a decompression bomb; writers then store the content uncompressed."""
     return len(content) > RATIO_FREE and (len(content) > MAX_RATIO * packed or weight(content) > LIGHT + MAX_RATIO * packed)
 
 
 def _unwrap(frame: bytes) -> bytes:
     if len(frame) < 2:
-        raise DamagedFrame("a frame of fewer than two bytes")
+        raise DamagedFrame("a frame has fewer than two bytes")
     if frame[0] != VERSION:
-        raise DamagedFrame(f"frame version {frame[0]} is unknown (this program knows {VERSION})")
+        raise DamagedFrame(f"frame version {frame[0]} is unknown; this program supports version {VERSION}")
     flags = frame[1]
     if flags == _NONE:
         return frame[2:]
     if flags & (_DICTIONARY | _ENCRYPTED) or flags not in (_ZSTD, _GZIP):
-        raise DamagedFrame(f"frame flags {flags:#04x} ask for something that this program cannot do")
+        raise DamagedFrame(f"frame flags {flags:#04x} require features that this program does not have")
     size = int.from_bytes(frame[2:6])
     if len(frame) < 6 or size > MAX_CONTENT or (size > RATIO_FREE and size > MAX_RATIO * len(frame)):
         raise DamagedFrame(f"a frame of {len(frame):,} bytes claims {size:,} bytes of content")
@@ -106,17 +106,17 @@ def _unwrap(frame: bytes) -> bytes:
     except (zstd.ZstdError, zlib.error, EOFError) as error:
         if _NO_MEMORY in str(error):
             raise MemoryError(str(error)) from error
-        raise DamagedFrame(f"a frame does not decompress: {error}") from error
+        raise DamagedFrame(f"a frame cannot be decompressed: {error}") from error
     if len(content) != size:
-        raise DamagedFrame(f"a frame holds {len(content):,} bytes where {size:,} were promised")
+        raise DamagedFrame(f"a frame contains {len(content):,} bytes instead of {size:,}")
     if size > RATIO_FREE and _bomb(content, len(frame)):
-        raise DamagedFrame(f"a frame of {len(frame):,} bytes claims to be a value that takes {weight(content):,}")
+        raise DamagedFrame(f"a frame of {len(frame):,} bytes claims to be a value that takes {weight(content):,} bytes of memory")
     return content
 
 
 def _zstd(content: bytes, level: int) -> bytes:
-    # A compressor is costly to make and not thread-safe, so each thread keeps one for each level. For short content it
-    # gets tables that stay in the processor's cache, where the usual ones are cold after every wait for the disk.
+    # A compressor is expensive to create and not thread-safe, so each thread keeps one for each level. Compressors for short content get
+    # small tables that stay in the processor's cache; the usual tables are cold after every wait for the disk.
     try:
         pool: dict[tuple[int, bool], Any] = _local.pool
     except AttributeError:
@@ -130,7 +130,7 @@ def _zstd(content: bytes, level: int) -> bytes:
                 options.update({_PARAMETER.window_log: 13, _PARAMETER.hash_log: 11})
             compressor = pool[level, short] = zstd.ZstdCompressor(options=options)
         packed: bytes = compressor.compress(content, zstd.ZstdCompressor.FLUSH_FRAME)
-    except zstd.ZstdError:  # for want of memory: it is stored as it is, and this compressor is not used again
+    except zstd.ZstdError:  # out of memory: store the content uncompressed, and do not use this compressor again
         pool.pop((level, short), None)
         return content
     return packed
@@ -139,11 +139,11 @@ def _zstd(content: bytes, level: int) -> bytes:
 def _unzstd(packed: bytes, size: int) -> bytes:
     try:
         decompressor = zstd.ZstdDecompressor()
-    except zstd.ZstdError as error:  # nothing was looked at yet
+    except zstd.ZstdError as error:  # no content was read yet
         raise MemoryError(str(error)) from error
     content: bytes = decompressor.decompress(packed, max_length=size + 1)
     if not decompressor.eof or decompressor.unused_data:
-        raise zstd.ZstdError("the frame does not end where it should")
+        raise zstd.ZstdError("the frame is truncated or has trailing bytes")
     return content
 
 
@@ -156,5 +156,5 @@ def _ungzip(packed: bytes, size: int) -> bytes:
     decompressor = zlib.decompressobj(31)
     content = decompressor.decompress(packed, size + 1)
     if not decompressor.eof or decompressor.unused_data:
-        raise zlib.error("the stream does not end where it should")
+        raise zlib.error("the stream is truncated or has trailing bytes")
     return content

@@ -1,9 +1,9 @@
-"""The program's own types: how each becomes named fields, and how it comes back.
+"""The program's own types: how each is converted to named fields and back.
 
-A type comes back only if the *reading program* has registered it; a name found in stored data is looked up here and
-never imported. What the reader doesn't know comes back as `Unknown`, which can be shown and saved again unchanged.
-Saving an instance of a dataclass, NamedTuple, Enum, pydantic model or msgspec Struct registers its type for this
-process; an exception class is stored only if it was registered. No I/O; nothing here runs code that came from storage.
+A type is restored only if the *reading program* has registered it; a name found in stored data is looked up here and never imported. Values
+of other types come back as `Unknown`, which can be shown and saved again unchanged. Saving an instance of a dataclass, NamedTuple, Enum,
+pydantic model or msgspec Struct registers its type for this process; an exception class must be registered explicitly. No I/O; nothing here
+runs code from storage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shaped = tuple[Callable[[Any], Fields], Callable[[Fields], Any]]
 
 
 class Unknown:
-    """A stored value whose type this process hasn't registered: its name, version and fields, inert."""
+    """A stored value whose type this process has not registered: its name, version and fields, without behaviour."""
 
     __slots__ = ("fields", "name", "version")
 
@@ -33,7 +33,7 @@ class Unknown:
         self.fields = fields
 
     def __getattr__(self, name: str) -> Any:
-        """Only called for what an Unknown does not have."""
+        """Explain a missing attribute; called only for names that an Unknown does not have."""
         raise AttributeError(
             f"a stored {object.__getattribute__(self, 'name')!r} came back as Unknown, which has no {name!r}: this process has not registered "
             "its type (everstep.register)"
@@ -48,7 +48,7 @@ class Unknown:
         return hash((self.name, self.version))
 
     def __redacted__(self, mask: Callable[[Fields], Fields]) -> Unknown:
-        """The same with its fields masked; `redact` asks for it."""
+        """Return a copy with masked fields; called by `redact`."""
         masked = mask(self.fields)
         return self if masked is self.fields else Unknown(self.name, self.version, masked)
 
@@ -57,7 +57,7 @@ class Unknown:
 
 
 class Kind(Shape, frozen=True):
-    """How instances of one type are taken apart and put together."""
+    """How to take instances of one type apart and build them again."""
 
     cls: type
     name: str
@@ -106,61 +106,61 @@ def register(
     encode: Callable[[Any], Fields] | None = None,
     decode: Callable[[Fields], Any] | None = None,
 ) -> Any:
-    """Let instances of a type be stored and come back as that type; also usable as a decorator.
+    """Register a type, so that its instances can be stored and restored; also usable as a decorator.
 
-    `name` is what stands in storage (default: module and qualified name), so that a class can move. `version` counts
-    changes of its fields; `upgrades[n]` turns the fields of version n into those of version n + 1. Types that are no
-    dataclass, NamedTuple, Enum, exception, pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back).
+    `name` is the name in storage (default: module and qualified name), so that a class can move. `version` counts changes of its fields;
+    `upgrades[n]` converts the fields of version n to those of version n + 1. Types other than a dataclass, NamedTuple, Enum, exception,
+    pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back).
     """
     if cls is None:
         return lambda c: register(c, name=name, version=version, upgrades=upgrades, encode=encode, decode=decode)
     if not isinstance(cls, type):
-        raise InvalidArgument(f"{cls!r} is no class", remedy="Give a class to everstep.register.")
+        raise InvalidArgument(f"everstep.register takes a class, got {cls!r}", remedy="Pass a class to everstep.register.")
     if type(version) is not int or version < 1:
-        raise InvalidArgument(f"version={version!r} of {cls.__qualname__} is no whole number from 1 on")
+        raise InvalidArgument(f"version of {cls.__qualname__} must be an integer of at least 1, got {version!r}")
     if (encode is None) != (decode is None):
-        raise InvalidArgument(f"{cls.__qualname__} has only one of encode and decode", remedy="Give both.")
+        raise InvalidArgument(f"{cls.__qualname__} has only one of encode and decode", remedy="Pass both, or neither.")
     shape = (encode, decode) if encode and decode else _shape(cls)
     if shape is None:
         raise InvalidArgument(
-            f"{cls.__qualname__} is no dataclass, NamedTuple, Enum, exception, pydantic model or msgspec Struct",
-            remedy="Give encode= (instance to dict) and decode= (dict to instance).",
+            f"{cls.__qualname__} is not a dataclass, NamedTuple, Enum, exception, pydantic model or msgspec Struct",
+            remedy="Pass encode= (instance to dict) and decode= (dict to instance).",
         )
     _enter(Kind(cls, name or _default_name(cls), version, dict(upgrades or {}), *shape, explicit=True))
     return cls
 
 
 def kind_of(cls: type) -> Kind | None:
-    """The kind of a type, registering it for this process if its structure is known; None if it can't be stored."""
+    """Return the kind of a type; registers it for this process if its structure is known. None if it can't be stored."""
     kind = _by_type.get(cls)
     if kind is None and not issubclass(cls, BaseException) and (shape := _shape(cls)) is not None:
         kind = Kind(cls, _default_name(cls), 1, {}, *shape, explicit=False)
         _enter(kind)
-        import warnings  # only for the first instance of a type that the program forgot
+        import warnings  # only for the first instance of an unregistered type
 
         warnings.warn(f"{kind.name} is saved without everstep.register: another process will read it as Unknown", stacklevel=2)
     return kind
 
 
 def kind_named(name: str) -> Kind | None:
-    """The kind that this process registered under a stored name."""
+    """Return the kind that this process registered under a stored name."""
     return _by_name.get(name)
 
 
 def revive(name: str, version: int, fields: Fields) -> Any:
-    """A stored object as the type that this process registered under its name, or `Unknown`."""
+    """Restore a stored object as the type that this process registered under its name, or as `Unknown`."""
     kind = _by_name.get(name)
     if kind is None:
         return Unknown(name, version, fields)
     if version > kind.version:
         raise NewerFormat(
-            f"a stored {name} has version {version}, this program knows up to {kind.version}",
+            f"a stored {name} has version {version}, but this program supports at most version {kind.version}",
             remedy="Run the newer program, or register the newer version of the type.",
         )
     while version < kind.version:
         if version not in kind.upgrades:
             raise TypeConflict(
-                f"a stored {name} has version {version}, and nothing upgrades that to version {version + 1}",
+                f"a stored {name} has version {version}, and there is no upgrade to version {version + 1}",
                 remedy=f"Register the type with upgrades={{{version}: function}}.",
             )
         fields = _upgraded(kind, version, fields)
@@ -184,8 +184,8 @@ def _upgraded(kind: Kind, version: int, fields: Fields) -> Fields:
         ) from error
     if type(newer) is not dict:
         raise TypeConflict(
-            f"the upgrade of a stored {kind.name} from version {version} returned no dict of fields, but {newer!r:.60}",
-            remedy=f"Let upgrades[{version}] return the fields of version {version + 1}.",
+            f"the upgrade of a stored {kind.name} from version {version} must return a dict of fields, got {newer!r:.60}",
+            remedy=f"Return the fields of version {version + 1} from upgrades[{version}].",
         )
     return newer
 
@@ -195,8 +195,8 @@ def _enter(kind: Kind) -> None:
         held = _by_name.get(kind.name)
         if held is not None and held.cls is not kind.cls and held.explicit:
             same_source = (held.cls.__module__, held.cls.__qualname__) == (kind.cls.__module__, kind.cls.__qualname__)
-            if not same_source:  # a reloaded module defines its classes anew; anything else is a clash
-                raise TypeConflict(f"{kind.cls!r} and {held.cls!r} are both to be stored as {kind.name!r}")
+            if not same_source:  # a reloaded module defines its classes again; anything else is a conflict
+                raise TypeConflict(f"{kind.cls!r} and {held.cls!r} have the same name in storage: {kind.name!r}")
         _by_name[kind.name] = kind
         _by_type[kind.cls] = kind
 
@@ -206,8 +206,8 @@ def _default_name(cls: type) -> str:
 
 
 def _shape(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Fields], Any]] | None:
-    """The pair of functions for a type whose structure is known."""
-    if issubclass(cls, BaseException):  # before dataclasses: one that is an exception cannot be made by object.__new__
+    """Return the pair of functions for a type whose structure is known."""
+    if issubclass(cls, BaseException):  # before dataclasses: object.__new__ cannot create an exception that is a dataclass
         from everstep.codec.exceptions import make_error, take_error  # few programs store exceptions
 
         return take_error, lambda fields: make_error(cls, fields)
@@ -234,9 +234,9 @@ _EXTRA = "__extra__"
 
 
 def _with_extra(cls: type, names: tuple[str, ...], take: Callable[[Any], Fields], make: Callable[[Fields], Any]) -> Shaped:
-    """A pair of functions that also keeps attributes which are no fields: those of the instance, and of the slots of its bases.
+    """Extend a pair of functions to keep attributes that are not fields: those of the instance, and of the slots of its bases.
 
-    The value of a cached_property is left out: it is computed again when it is asked for.
+    The value of a cached_property is left out: it is computed again on access.
     """
     fields, slots, cached = frozenset(names), _slots(cls, names), _cached(cls)
 
@@ -264,7 +264,7 @@ def _with_extra(cls: type, names: tuple[str, ...], take: Callable[[Any], Fields]
 
 
 def _slots(cls: type, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The slots of a class and its bases that are no fields; a private one has the name that Python gives it."""
+    """List the slots of a class and its bases that are not fields; a private one has its mangled name."""
     found = []
     for base in cls.__mro__:
         if base.__module__ in ("builtins", "msgspec", "msgspec._core"):
@@ -279,7 +279,7 @@ def _slots(cls: type, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _cached(cls: type) -> frozenset[str]:
-    """The names under which a cached_property keeps its value in the instance."""
+    """Return the names under which a cached_property keeps its value in the instance."""
     from functools import cached_property
 
     return frozenset(n for base in cls.__mro__ for n, v in vars(base).items() if isinstance(v, cached_property))
@@ -296,7 +296,7 @@ def _make_enum(cls: type[Enum], fields: Fields) -> Enum:
 def _make_bare(cls: type[T], fields: Fields) -> T:
     """Fill a dataclass without running its constructor: it was valid when it was saved, and may be frozen.
 
-    A field that came later takes its default; any other difference is for the program's upgrades to settle.
+    A field that was added later takes its default; any other difference is left to the program's upgrades.
     """
     import dataclasses
 
@@ -321,7 +321,7 @@ def _refuse_unknown(names: set[str]) -> None:
 
 
 def _take_model(obj: Any) -> Fields:
-    """The fields of a pydantic model, and under names that no field can have what else makes two models equal."""
+    """Take the fields of a pydantic model and, under names that no field can have, everything else that equality compares."""
     fields: Fields = {n: v for n, v in obj.__dict__.items() if n in type(obj).model_fields}
     if len(fields) != len(obj.__dict__) and (held := _more_attributes(obj)):
         fields["__held__"] = held
@@ -335,7 +335,7 @@ def _take_model(obj: Any) -> Fields:
 
 
 def _more_attributes(obj: Any) -> Fields:
-    """What object.__setattr__ put into a model beside its fields."""
+    """Return the attributes that object.__setattr__ added to a model."""
     cached = _cached(type(obj))
     return {n: v for n, v in obj.__dict__.items() if n not in type(obj).model_fields and n not in cached}
 

@@ -74,22 +74,22 @@ _PATHS: dict[str, type[PurePath]] = {c.__name__: c for c in (PosixPath, WindowsP
 
 
 def encode(value: Any, path: str = "state") -> bytes:
-    """The bytes of a value. Raises `Unstorable` or `LimitExceeded`, naming the path."""
+    """Encode a value. Raises `Unstorable` or `LimitExceeded`, naming the path."""
     try:
         return pack(value, hook)
     except (TypeError, ValueError, RecursionError, EverstepError) as error:
-        from everstep.codec.explain import explain  # only when it is needed, and it needs this module
+        from everstep.codec.explain import explain  # imported when needed, because it imports this module
 
         explain(value, path)
         raise Unstorable(path, f"cannot be stored: {error}") from error
 
 
 def pack(value: Any, default: Hook) -> bytes:
-    """The bytes of a value, with `default` for what the C encoder doesn't know. Raises TypeError without a path."""
+    """Encode a value, with `default` for types that the C encoder doesn't know. Raises TypeError without a path."""
     try:
         out = _packb(value, default)
     except TypeError as error:
-        if "Dict key" not in str(error):  # the one refusal that a detour helps with; any other would be tried again at each level
+        if "Dict key" not in str(error):  # the only refusal that lowering helps with; any other would be tried again at each level
             raise
         return _packb(_lowered(value, default), default)
     if may_hold_bytes(out) and has_buffer(value):
@@ -98,7 +98,7 @@ def pack(value: Any, default: Hook) -> bytes:
 
 
 def _packb(value: Any, default: Hook) -> bytes:
-    """Call the C encoder. It makes a TypeError of whatever a hook raises; what was no refusal comes back as it was."""
+    """Call the C encoder. It turns every error of a hook into a TypeError; errors that `keep` noted are raised again unchanged."""
     try:
         return packb(value, default, _OPTIONS)
     except TypeError:
@@ -109,15 +109,15 @@ def _packb(value: Any, default: Hook) -> bytes:
 
 
 def keep(failure: BaseException) -> None:
-    """Remember what a hook fails with, so that the caller of the encoder gets it."""
+    """Remember the error of a hook, so that the caller of the encoder gets it."""
     _nesting.failure = failure
 
 
 def _pack(value: Any) -> bytes:
-    """Encode what stands inside an extension; each level costs stack here and when it is read, so they are counted."""
+    """Encode the content of an extension. Each level takes stack here and on reading, so levels are counted."""
     depth = getattr(_nesting, "depth", 0)
     if depth > MAX_NESTED:
-        raise LimitExceeded(f"more than {MAX_NESTED} tuples, sets or objects inside each other")
+        raise LimitExceeded(f"more than {MAX_NESTED} tuples, sets or objects are nested inside each other")
     _nesting.depth = depth + 1
     try:
         return pack(value, hook)
@@ -126,7 +126,7 @@ def _pack(value: Any) -> bytes:
 
 
 def same_bytes(value: Any, raw: bytes) -> bool:
-    """Whether a value without any bytes in it is what `raw` was made from: the quick test that finds most things unchanged."""
+    """Whether a value without any bytes in it encodes to `raw`: the quick test that finds most values unchanged."""
     try:
         return packb(value, hook, _OPTIONS) == raw
     except TypeError:
@@ -134,12 +134,12 @@ def same_bytes(value: Any, raw: bytes) -> bool:
 
 
 def may_hold_bytes(encoded: bytes) -> bool:
-    """Whether one of the marks of binary data is among the bytes. By chance it may be there without any."""
-    return 0xC4 in encoded or 0xC5 in encoded or 0xC6 in encoded  # with bytes on the left, an error is raised and dropped inside
+    """Whether a mark of binary data is among the bytes. It may also be there by chance."""
+    return 0xC4 in encoded or 0xC5 in encoded or 0xC6 in encoded  # with bytes on the left, an error would be raised and dropped inside
 
 
 def has_buffer(value: Any) -> bool:
-    """Whether a bytearray or memoryview stands somewhere in plain containers: the C encoder takes both for bytes."""
+    """Whether plain containers hold a bytearray or memoryview somewhere: the C encoder treats both as bytes."""
     todo = [value]
     done: set[int] = set()
     while todo:
@@ -153,7 +153,7 @@ def has_buffer(value: Any) -> bool:
             todo.extend(item)
         elif kind in _inside:
             for part in _inside[kind](item):
-                if id(part) not in done:  # each tracked container names the same parts
+                if id(part) not in done:  # all tracked containers list the same parts
                     done.add(id(part))
                     todo.append(part)
     return False
@@ -169,7 +169,7 @@ def unfindable(key: Any) -> bool:
 
 
 def _lowered(value: Any, default: Hook) -> Any:
-    """What `_lower` makes of a value. A hook that fails in it fails here: kept for longer, its failure would be taken for that of another value."""
+    """Lower a value, and clear the error of a hook that fails: kept for longer, it would be raised for another value."""
     try:
         return _lower(value, default, 0)
     except BaseException:
@@ -178,9 +178,9 @@ def _lowered(value: Any, default: Hook) -> Any:
 
 
 def _lower(value: Any, default: Hook, depth: int) -> Any:
-    """A copy in which what the C encoder would refuse or confuse inside plain containers is an extension already."""
+    """Copy a value, with extensions instead of everything that the C encoder would refuse or confuse inside plain containers."""
     if depth > MAX_DEPTH:
-        raise LimitExceeded(f"nesting deeper than {MAX_DEPTH}")
+        raise LimitExceeded(f"values are nested deeper than {MAX_DEPTH} levels")
     kind = type(value)
     if kind in TRANSPARENT:
         value = default(value)
@@ -210,7 +210,7 @@ def transparent(cls: type, plain: Callable[[Any], Any], inside: Callable[[Any], 
 
 
 def hook(value: Any) -> Any:
-    """What the C encoder calls for a value that it doesn't know: an extension, or a plainer value to go on with."""
+    """Encode a value that the C encoder doesn't know: return an extension, or a simpler value."""
     try:
         return _extension(value)
     except (KeyboardInterrupt, SystemExit, MemoryError) as failure:
@@ -255,7 +255,9 @@ def _descr(dtype: Any, numpy: Any) -> Any:
 
 
 def _pairs(tag: int, value: Any) -> Ext:
-    return Ext(tag, _pack([x for pair in value.items() for x in pair]))  # of an OrderedDict, dict.items knows another order
+    if value.__dict__:  # the format has no place for attributes, and dropping them would lose data silently
+        raise TypeError("attributes")
+    return Ext(tag, _pack([x for pair in value.items() for x in pair]))  # dict.items would ignore the order of an OrderedDict
 
 
 def _members(tag: int, value: Any) -> Ext:
@@ -305,9 +307,9 @@ for _path_class in _PATHS.values():
 
 
 class Decoder:
-    """Turns bytes into values. Objects stay `Unknown` here, so that deltas can reach into them; `revived` finishes.
+    """Decodes bytes to values. Objects stay `Unknown` here, so that deltas can reach into them; `revived` restores their types.
 
-    `reference` is called with the content of a reference extension; without it a reference is damage.
+    `reference` is called with the content of a reference extension; without it, a reference is damage.
     """
 
     __slots__ = ("failure", "objects", "reference")
@@ -323,14 +325,14 @@ class Decoder:
         except (ValueError, RecursionError) as error:
             failure, self.failure = self.failure, None
             if isinstance(failure, (EverstepError, MemoryError)) or (failure is not None and not isinstance(failure, Exception)):
-                raise failure from None  # a damaged chunk, a closed store, Ctrl-C: it stays what it is
-            raise DamagedFrame(f"the content of a frame is no value: {failure or error}") from (failure or error)
+                raise failure from None  # a damaged chunk, a closed store, Ctrl-C: raise it unchanged
+            raise DamagedFrame(f"the content of a frame is not a valid value: {failure or error}") from (failure or error)
 
     def _hook(self, tag: int, data: bytes) -> Any:
         try:
             return self._extension(tag, data)
         except BaseException as error:
-            self.failure = error  # the C decoder says only that its hook failed
+            self.failure = error  # the C decoder reports only that its hook failed
             raise
 
     def _extension(self, tag: int, data: bytes) -> Any:
@@ -338,11 +340,11 @@ class Decoder:
             self.objects += 1
             name, version, fields = self.decode(data)
             if name.__class__ is not str or version.__class__ is not int or not named(fields):
-                raise DamagedFrame("an object without name, version and fields")
+                raise DamagedFrame("an object has no name, version or fields")
             return Unknown(name, version, fields)
         if tag == REFERENCE:
             if self.reference is None:
-                raise DamagedFrame("a reference stands where none can be")
+                raise DamagedFrame("a reference is not allowed here")
             return self.reference(data)
         decoder = _decoders.get(tag)
         if decoder is None:
@@ -351,9 +353,9 @@ class Decoder:
 
 
 def decode(data: bytes) -> Any:
-    """The value of bytes made by `encode`, with the program's types revived."""
+    """Decode bytes made by `encode`, and restore the program's types."""
     try:
-        return unpackb(data)  # most values are plain; an extension is refused without a hook
+        return unpackb(data)  # most values are plain; without a hook, an extension is refused
     except ValueError:
         decoder = Decoder()
         value = decoder.decode(data)
@@ -361,7 +363,7 @@ def decode(data: bytes) -> Any:
 
 
 def revived(value: Any) -> Any:
-    """The value with every `Unknown` whose type is registered turned into that type, from the inside out."""
+    """Restore every `Unknown` whose type is registered, from the inside out."""
     cls = type(value)
     if cls in FROZEN:
         return value
@@ -413,7 +415,7 @@ def _untime(decoder: Decoder, data: bytes) -> time:
 def _unpath(decoder: Decoder, data: bytes) -> PurePath:
     name, text = unpackb(data)
     cls = _PATHS[name]
-    if issubclass(cls, Path) and cls is not type(Path()):  # another system's path: its pure form
+    if issubclass(cls, Path) and cls is not type(Path()):  # a path of another system: use its pure form
         cls = PureWindowsPath if cls is WindowsPath else PurePosixPath
     return cls(text)
 

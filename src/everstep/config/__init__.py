@@ -1,1 +1,1 @@
-"""Configuration: keys, files, presets, the settings that come of them, and what happens when they change. Imported only where it is used."""
+"""Configuration: keys, files, presets, the resulting settings, and reloading. Imported only when used."""

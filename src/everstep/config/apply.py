@@ -1,6 +1,6 @@
-"""From settings to an open store: its arguments, its hooks, and the watch over the file. What is given to `open` wins.
+"""Opens a store from settings: its arguments, its hooks, and the watch over the file. Arguments of `open` override settings.
 
-Imports the functions that hooks name: they are code that the configuration's owner chose, and they come from nowhere else.
+Imports the functions that hooks name: the owner of the configuration chose this code, and it comes from no other source.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from everstep.config.settings import Settings
 from everstep.errors import InvalidConfig
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 
 def open_configured(settings: Settings, url: Any, given: Mapping[str, Any], opened: Callable[[Any, dict[str, Any]], Any]) -> Any:
-    """Open a store as settings say, but for what was given."""
+    """Open a store with settings; `given` arguments override them."""
     chosen = {**settings.options(), **given}
     configured = chosen.pop("url")
     if given.get("compression") is not None and "level" not in given:
-        chosen["level"] = None  # it was meant for another codec
+        chosen["level"] = None  # the configured level belongs to another codec
     functions = hooks_of(settings) if chosen["enabled"] else []
     store = opened(configured if url is None else url, chosen)
     if not store.enabled:
@@ -37,7 +37,7 @@ def open_configured(settings: Settings, url: Any, given: Mapping[str, Any], open
 
 
 def hooks_of(settings: Settings) -> list[tuple[dict[str, Any], Callable[..., Any]]]:
-    """The hooks of a configuration, each with its function."""
+    """Return the hooks of a configuration, each with its function."""
     origin = settings.values["hooks"].origin
     return [(hook, _function(hook["call"], origin)) for hook in settings["hooks"]]
 
@@ -51,14 +51,14 @@ def _function(call: str, place: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise InvalidConfig(
             f"hooks: call = {call!r:.100} cannot be imported: {error}", place, key="hooks", value=call,
-            remedy="Check the name; it is imported as the program itself would import it.",
+            remedy="Check the name; it is imported in the same way as by the program itself.",
         ) from error  # fmt: skip
     if not callable(found):
-        raise InvalidConfig(f"hooks: call = {call!r:.100} is no function", place, key="hooks", value=call)
+        raise InvalidConfig(f"hooks: call = {call!r:.100} must name a function", place, key="hooks", value=call)
     return found  # type: ignore[no-any-return]
 
 
 def add_hooks(store: Host, functions: list[tuple[dict[str, Any], Callable[..., Any]]]) -> list[Any]:
-    """Have the functions called; gives the hooks, so that they can be removed again."""
+    """Register the functions; returns the hooks, so that they can be removed."""
     add = store.hook_registry.add
     return [add(hook["event"], function, priority=hook["priority"], timeout=hook["timeout"]) for hook, function in functions]

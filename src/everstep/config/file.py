@@ -1,6 +1,6 @@
 """A configuration file: its table, and the line of each key. Reads everstep.toml and the table tool.everstep of pyproject.toml.
 
-Relies on tomllib for what the text means. Never judges a key; `settings` does.
+Relies on tomllib to parse the text. Does not validate keys; `settings` does.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LONGEST = 1024 * 1024
 
 
 class Document(Shape):
-    """What a file says."""
+    """The content of a file."""
 
     file: Path
     table: dict[str, Any]
     lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
 
     def line(self, *path: str | int) -> int | None:
-        """The line of a key, or else that of what it stands in."""
+        """Return the line of a key, or else that of the table around it."""
         prefix = ("tool", "everstep") if self.file.name == PROJECT else ()
         for end in range(len(path), -1, -1):
             found = self.lines.get((*prefix, *path[:end]))
@@ -37,13 +37,13 @@ class Document(Shape):
         return None
 
     def place(self, *path: str | int) -> str:
-        """File and line, for people who have to go there."""
+        """Return file and line, for messages."""
         line = self.line(*path)
         return shown(self.file) if line is None else f"{shown(self.file)}:{line}"
 
 
 def shown(file: Path) -> str:
-    """A path as short as it can be understood in the working folder."""
+    """Shorten a path relative to the working folder, if possible."""
     try:
         return str(file.absolute().relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -51,7 +51,7 @@ def shown(file: Path) -> str:
 
 
 def read(file: str | os.PathLike[str]) -> Document:
-    """What a file says; of a project's file, our table of it."""
+    """Read a file; from a project's file, only our table."""
     path = Path(file)
     try:
         data = path.read_bytes()
@@ -60,13 +60,13 @@ def read(file: str | os.PathLike[str]) -> Document:
             f"{shown(path)} cannot be read: {error.strerror or error}", remedy="Check the path and its permissions."
         ) from error
     except ValueError as error:
-        raise InvalidConfig(f"{str(path)!r:.200} is no path: {error}") from error
+        raise InvalidConfig(f"{str(path)!r:.200} is not a valid path: {error}") from error
     text, whole = _parsed(path, data)
     return Document(path, _own_table(path, whole), lines_of(text))
 
 
 def has_table(file: Path, data: bytes) -> bool:
-    """Whether a project's file has a table of ours."""
+    """Whether a project's file has our table."""
     tool = _parsed(file, data)[1].get("tool")
     return isinstance(tool, dict) and "everstep" in tool
 
@@ -77,13 +77,13 @@ def _own_table(file: Path, whole: dict[str, Any]) -> dict[str, Any]:
     tool = whole.get("tool")
     own = tool.get("everstep", {}) if isinstance(tool, dict) else {}
     if not isinstance(own, dict):
-        raise InvalidConfig("tool.everstep is no table", shown(file), key="tool.everstep", value=own, remedy="Write [tool.everstep].")
+        raise InvalidConfig("tool.everstep must be a table", shown(file), key="tool.everstep", value=own, remedy="Write [tool.everstep].")
     return own
 
 
 def _parsed(file: Path, data: bytes) -> tuple[str, dict[str, Any]]:
     if len(data) > _LONGEST:
-        raise InvalidConfig(f"a configuration of {len(data):,} bytes is beyond the limit of {_LONGEST:,}", shown(file))
+        raise InvalidConfig(f"a configuration file must have at most {_LONGEST:,} bytes, got {len(data):,}", shown(file))
     try:
         text = data.decode("utf-8-sig")
         return text, parsed(text)
@@ -95,7 +95,7 @@ def _parsed(file: Path, data: bytes) -> tuple[str, dict[str, Any]]:
 
 
 class BadText(Exception):
-    """Text that is no TOML."""
+    """Text that is not valid TOML."""
 
     def __init__(self, reason: str, line: int):
         self.reason, self.line = reason, line
@@ -103,13 +103,13 @@ class BadText(Exception):
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The table of a TOML text. Raises `BadText` and nothing else."""
+    """Parse a TOML text. Raises only `BadText`."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = _AT.search(str(error))
         line = int(found[1]) if found else max(1, text.count("\n") + (not text.endswith("\n")))
         reason = _AT.sub("", str(error)).removesuffix(" (at end of document)")
-        raise BadText(f"this is no TOML: {reason}", line) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets without end
-        raise BadText(f"this is no TOML that can be read: {error}"[:200], 1) from error
+        raise BadText(f"invalid TOML: {reason}", line) from error
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or endless brackets
+        raise BadText(f"invalid TOML: {error}"[:200], 1) from error

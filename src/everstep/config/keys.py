@@ -1,7 +1,7 @@
-"""Every key of a configuration: its type, its default, what it may be, and a sentence about it. All else is derived from `KEYS`.
+"""Every key of a configuration: its type, its default, its allowed values, and a description. Everything else is derived from `KEYS`.
 
-Relies on the classes that the values go to for what makes sense (`Policy`, `Retention`, `Hooks`, `Redactor`). No I/O; never imports what
-a value names.
+Relies on the classes that use the values for validation (`Policy`, `Retention`, `Hooks`, `Redactor`). No I/O; never imports a module that a
+value names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HOOK_KEYS = ("event", "call", "priority", "timeout")
 
 
 class Bad(Exception):
-    """A value that a key cannot have. `path` leads to the part at fault."""
+    """A value that a key cannot have. `path` leads to the wrong part."""
 
     def __init__(self, reason: str, path: tuple[str | int, ...] = ()):
         self.reason, self.path = reason, path
@@ -41,7 +41,7 @@ class Bad(Exception):
 
 
 class Key(Shape, frozen=True):
-    """One key. `live`: a change of it takes effect in a store that is open."""
+    """One key. `live`: a change takes effect in an open store."""
 
     name: str
     kind: str
@@ -54,29 +54,29 @@ class Key(Shape, frozen=True):
 
     @property
     def variable(self) -> str:
-        """The variable of the environment that sets it."""
+        """The environment variable that sets the key."""
         return "EVERSTEP_" + self.name.upper().replace(".", "_")
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words."""
+        """The allowed values, in words."""
         if self.choices:
             listed = ", ".join(self.choices)
             return f"a list of {listed}" if self.kind == "kinds" else listed
         if self.kind in ("whole", "number"):
-            bound = "above 0" if 0 < self.least < 0.001 else f"from {self.least:g}" + (f" to {self.most:g}" if self.most < 1e15 else " on")
-            return f"a {'whole ' if self.kind == 'whole' else ''}number {bound}"
+            bounded = f"from {self.least:g} to {self.most:g}" if self.most < 1e15 else f"of at least {self.least:g}"
+            return f"{'an integer' if self.kind == 'whole' else 'a number'} {'greater than 0' if 0 < self.least < 0.001 else bounded}"
         return _ALLOWED[self.kind]
 
     def check(self, value: Any) -> Any:
-        """The value, if the key may have it; raises `Bad`."""
+        """Return the value if it is allowed; raises `Bad`."""
         try:
             return _CHECKS[self.kind](self, value)
         except InvalidArgument as error:
             raise Bad(f"{error.message}; allowed: {self.allowed}") from error
 
     def parse(self, text: str) -> Any:
-        """The value that a variable of the environment means; raises `Bad`."""
+        """Parse the text of an environment variable; raises `Bad`."""
         return self.check(_PARSERS.get(self.kind, _same)(self, text.strip()))
 
     def refuse(self) -> Bad:
@@ -91,14 +91,14 @@ _ALLOWED = {
     "tags": "a list of tags",
     "tagged": "true, false or a list of tags",
     "modules": "a list of module names such as 'shop.orders'",
-    "names": "a list of names, in which * stands for anything",
+    "names": "a list of names, in which * matches any text",
     "patterns": f"a list of {', '.join(BUILT_IN)} and regular expressions",
     "hooks": f"a list of tables with {', '.join(HOOK_KEYS)}",
 }
 
 
 def seconds_of(value: Any) -> float:
-    """A length of time in seconds: '30d' is 2,592,000."""
+    """Convert a length of time to seconds: '30d' is 2,592,000."""
     if isinstance(value, (int, float)):
         return value
     found = _SPAN.fullmatch(value)
@@ -195,7 +195,7 @@ def _hooks(key: Key, value: Any) -> list[dict[str, Any]]:
 
 def _hook(key: Key, place: int, table: Any) -> dict[str, Any]:
     if type(table) is not dict:
-        raise Bad(f"is no table; allowed: {key.allowed}", (place,))
+        raise Bad(f"must be a table; allowed: {key.allowed}", (place,))
     for name in table:
         if name not in HOOK_KEYS:
             raise Bad(f"has no key {name!r:.60}; allowed: {', '.join(HOOK_KEYS)}", (place, name))
@@ -208,9 +208,9 @@ def _hook(key: Key, place: int, table: Any) -> dict[str, Any]:
     if type(call) is not str or not _CALL.fullmatch(call):
         raise Bad(f"call = {call!r:.60} is not allowed; allowed: a text such as 'package.module:function'", (place, "call"))
     if type(priority) is not int:
-        raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: a whole number", (place, "priority"))
+        raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: an integer", (place, "priority"))
     if type(timeout) not in (int, float) or not 0 < timeout <= TIMEOUT_MAX:
-        raise Bad(f"timeout = {timeout!r:.60} is not allowed; allowed: a number of seconds above 0", (place, "timeout"))
+        raise Bad(f"timeout = {timeout!r:.60} is not allowed; allowed: a number of seconds greater than 0", (place, "timeout"))
     return {"event": event, "call": call, "priority": priority, "timeout": timeout}
 
 
@@ -251,7 +251,7 @@ def _to_tagged(key: Key, text: str) -> Any:
 
 
 def _to_hooks(key: Key, text: str) -> list[Any]:
-    """`after_step=package.module:function`, several joined by commas."""
+    """Parse `after_step=package.module:function`, several joined by commas."""
     hooks = []
     for part in _to_list(key, text):
         event, _, call = part.partition("=")
@@ -266,39 +266,39 @@ _PARSERS: dict[str, Callable[[Key, str], Any]] = {
 LISTS = ("tags", "tagged", "modules", "names", "patterns", "kinds", "hooks")
 
 _TABLE = (
-    Key("enabled", "flag", True, "Whether anything is recorded. If not, no file is made and steps are plain calls.", live=False),
-    Key("store", "text", None, "Where the store is: a path (relative to the file that says so) or a URL.", live=False),
-    Key("preset", "choice", None, "A set of values under all that is given singly.", ("development", "production", "high_throughput")),
-    Key("durability", "choice", "sync", "When a save of a run that chooses nothing else is durable.", ("sync", "async", "exit")),
-    Key("policy", "policy", "manual", "When runs that choose nothing else save checkpoints by themselves."),
+    Key("enabled", "flag", True, "Whether anything is recorded. If not, no file is created and steps are plain calls.", live=False),
+    Key("store", "text", None, "Where the store is: a path (relative to the configuration file) or a URL.", live=False),
+    Key("preset", "choice", None, "A named set of values; values that are set explicitly override it.", ("development", "production", "high_throughput")),
+    Key("durability", "choice", "sync", "When a save is durable, in runs that choose nothing else.", ("sync", "async", "exit")),
+    Key("policy", "policy", "manual", "When checkpoints are saved automatically, in runs that choose nothing else."),
     Key("compression.codec", "choice", "zstd", "How stored content is compressed.", ("none", "zstd", "gzip")),
-    Key("compression.level", "whole", None, "How hard: -7 to 22 for zstd, 0 to 9 for gzip.", least=-7, most=22),
-    Key("compression.threshold", "whole", 256, "Content of fewer bytes is not compressed."),
-    Key("retention.keep_last", "whole", None, "So many of the newest checkpoints of a run stay.", least=1),
-    Key("retention.keep_within", "span", None, "Checkpoints that are not older stay."),
-    Key("retention.keep_daily", "whole", None, "The newest checkpoint of each of so many days stays.", least=1),
-    Key("retention.keep_weekly", "whole", None, "The newest checkpoint of each of so many weeks stays.", least=1),
-    Key("retention.keep_tagged", "tagged", None, "Checkpoints with any tag, or with one of these, stay."),
-    Key("retention.keep_kinds", "kinds", None, "Checkpoints of these kinds stay.", KINDS),
-    Key("retention.max_bytes", "whole", None, "Beyond so many bytes of a run its oldest checkpoints go."),
-    Key("retention.completed", "choice", "all", "What stays of a run that has ended.", ("all", "final", "delete")),
-    Key("retention.minimum", "whole", 1, "So many of the newest stay in any case.", least=1),
-    Key("schedule", "choice", "manual", "When cleaning up is seen to.", ("manual", "on_open", "daily", "weekly", "monthly"), live=False),
-    Key("protect", "tags", (), "Tags whose checkpoints always stay."),
+    Key("compression.level", "whole", None, "The compression level: -7 to 22 for zstd, 0 to 9 for gzip.", least=-7, most=22),
+    Key("compression.threshold", "whole", 256, "Content with fewer bytes is not compressed."),
+    Key("retention.keep_last", "whole", None, "Keep this many of the newest checkpoints of a run.", least=1),
+    Key("retention.keep_within", "span", None, "Keep checkpoints that are not older than this."),
+    Key("retention.keep_daily", "whole", None, "Keep the newest checkpoint of each of this many days.", least=1),
+    Key("retention.keep_weekly", "whole", None, "Keep the newest checkpoint of each of this many weeks.", least=1),
+    Key("retention.keep_tagged", "tagged", None, "Keep checkpoints with any tag, or with one of these."),
+    Key("retention.keep_kinds", "kinds", None, "Keep checkpoints of these kinds.", KINDS),
+    Key("retention.max_bytes", "whole", None, "Drop the oldest checkpoints of a run beyond this many bytes."),
+    Key("retention.completed", "choice", "all", "What to keep of a run that has ended.", ("all", "final", "delete")),
+    Key("retention.minimum", "whole", 1, "Always keep this many of the newest checkpoints.", least=1),
+    Key("schedule", "choice", "manual", "When to clean up.", ("manual", "on_open", "daily", "weekly", "monthly"), live=False),
+    Key("protect", "tags", (), "Tags whose checkpoints are always kept."),
     Key(
-        "lease_seconds", "number", TTL_SECONDS, "How long a writer that says nothing keeps its run.", least=0.01, most=86_400, live=False
+        "lease_seconds", "number", TTL_SECONDS, "Seconds until the lease of a writer that stopped responding expires.", least=0.01, most=86_400, live=False
     ),
     Key("imports", "modules", (), "Modules that define workflows; the command line imports them.", live=False),
-    Key("hooks", "hooks", (), "Functions that are called when something happens."),
+    Key("hooks", "hooks", (), "Functions to call when something happens."),
     Key("limits.seconds", "number", None, "The seconds that a run may use over all its attempts.", least=1e-6, most=1e15),
     Key("limits.steps", "whole", None, "The steps that a run may use.", least=1, most=10**15),
     Key("limits.tokens", "whole", None, "The tokens that a run may use.", least=1, most=10**15),
-    Key("limits.cost", "number", None, "The cost that a run may run up.", least=1e-9, most=1e15),
+    Key("limits.cost", "number", None, "The cost that a run may cause.", least=1e-9, most=1e15),
     Key("limits.timeout", "number", None, "The seconds that one attempt at a run may take.", least=1e-6, most=1e15),
-    Key("redaction.keys", "names", (), "Names whose values are masked, beside those that always are."),
-    Key("redaction.patterns", "patterns", (), "Texts that are masked, beside API keys and tokens."),
-    Key("redaction.store", "flag", False, "Whether values are masked before they are stored, too."),
-    Key("reload", "choice", "off", "How a change of the file is noticed while a store is open.", ("off", "file", "signal"), live=False),
+    Key("redaction.keys", "names", (), "Names whose values are masked, in addition to the built-in ones."),
+    Key("redaction.patterns", "patterns", (), "Patterns of texts that are masked, in addition to API keys and tokens."),
+    Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
+    Key("reload", "choice", "off", "How to notice a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}
 GROUPS = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
@@ -306,6 +306,6 @@ VARIABLES: dict[str, Key] = {key.variable: key for key in _TABLE}
 
 
 def nearest(name: str, names: Any) -> str:
-    """The names that an unknown one may have been meant to be, in words."""
+    """Suggest the names that an unknown one may mean."""
     close = get_close_matches(name[:60], list(names), 3, 0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"allowed: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Older, flat keys: read as what they mean today, and rewritten in the text of a file that has them.
+"""Older, flat keys: read with their current meaning, and rewritten in the text of a file that has them.
 
     checkpoint_frequency = 10        policy = "every 10 steps"
     checkpoint_interval = 60         policy = "every 60 s"                 joined with the one above
@@ -13,7 +13,7 @@
     format = "json_gzip"             compression.codec = "gzip"
     compression = true               compression.codec = "zstd"
 
-A key of today that stands in the same file wins over an older one. No I/O.
+If a file has both, the current key overrides the older one. No I/O.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from everstep.fields import Shape, field
 _SCHEDULES = {"manual": "manual", "on_startup": "on_open", "startup": "on_open", "on_open": "on_open"}
 _SCHEDULES |= {name: name for name in ("daily", "weekly", "monthly")}
 _FORMATS = {"json": "none", "json_gzip": "gzip", "gzip": "gzip"}
-_DROPPED = "says what holds anyway"
+_DROPPED = "only repeats the default"
 
 
 class Old(Shape, frozen=True):
-    """An older key: what it is called today ("" if it says nothing that does not hold anyway), and a sentence about it."""
+    """An older key: its current name ("" if it only repeats the default), and a sentence about it."""
 
     key: str
     new: str
@@ -43,7 +43,7 @@ class Old(Shape, frozen=True):
 
 
 class Modern(Shape):
-    """A table with the keys of today."""
+    """A table with current keys."""
 
     table: dict[str, Any]
     old: list[Old] = field(default_factory=list)
@@ -55,7 +55,7 @@ def _is_old(name: str, value: Any) -> bool:
 
 
 def modern(table: Mapping[str, Any]) -> Modern:
-    """The table as it would be written today. What cannot be understood is left out, and named in `bad`."""
+    """Convert a table to current keys. Values that cannot be understood are left out and named in `bad`."""
     held = {name: value for name, value in table.items() if _is_old(name, value)}
     out = Modern({name: _copied(value) for name, value in table.items() if name not in held})
     for key, value in held.items():
@@ -63,7 +63,7 @@ def modern(table: Mapping[str, Any]) -> Modern:
         if bad:
             out.bad.append(Old(key, "", f"{key} = {value!r:.60} is not allowed; allowed: {bad}"))
         elif not new:
-            out.old.append(Old(key, "", f"{key} is an older key and {_DROPPED}; leave it out"))
+            out.old.append(Old(key, "", f"{key} is an older key and {_DROPPED}; remove it"))
         else:
             out.old.append(_place(out.table, key, new, meaning))
     return out
@@ -77,12 +77,12 @@ def _place(table: dict[str, Any], key: str, new: str, value: Any) -> Old:
     group, _, name = new.rpartition(".")
     inside = table.setdefault(group, {}) if group else table
     if not isinstance(inside, dict) or (name in inside and inside[name] != value):
-        return Old(key, "", f"{key} is an older key, and {new} stands beside it; leave it out")
+        return Old(key, "", f"{key} is an older key, and {new} is also set; remove {key}")
     inside[name] = value
     return Old(key, new, f"{key} is an older key: write {new} = {json.dumps(value)}")
 
 
-_Meaning = tuple[str, Any, str]  # the key of today, its value, and what would be allowed if it makes no sense
+_Meaning = tuple[str, Any, str]  # the current key, its value, and the allowed values if the given one is invalid
 
 
 def _meaning(key: str, value: Any, held: Mapping[str, Any]) -> _Meaning:
@@ -91,13 +91,13 @@ def _meaning(key: str, value: Any, held: Mapping[str, Any]) -> _Meaning:
 
 def _whole(new: str, make: Callable[[int], Any]) -> Callable[[Any, Mapping[str, Any]], _Meaning]:
     def meaning(value: Any, held: Mapping[str, Any]) -> _Meaning:
-        return (new, make(value), "") if type(value) is int and 1 <= value < 10**9 else ("", None, "a whole number from 1 on")
+        return (new, make(value), "") if type(value) is int and 1 <= value < 10**9 else ("", None, "an integer of at least 1")
 
     return meaning
 
 
 def _policy(value: Any, held: Mapping[str, Any]) -> _Meaning:
-    """Three older keys are one of today."""
+    """Combine three older keys to one policy."""
     if held.get("checkpoint_enabled") is False:
         return "policy", "manual", ""
     parts = []
@@ -106,7 +106,7 @@ def _policy(value: Any, held: Mapping[str, Any]) -> _Meaning:
         if number is None:
             continue
         if type(number) is not int or not 1 <= number < 10**9:
-            return "", None, "a whole number from 1 on" if number is value else ""
+            return "", None, "an integer of at least 1" if number is value else ""
         parts.append("every step" if (number, unit) == (1, "steps") else f"every {number} {unit}")
     return "policy", " | ".join(parts), ""
 
@@ -134,7 +134,7 @@ def _enabled(value: Any, held: Mapping[str, Any]) -> _Meaning:
 
 
 def _location(value: Any, held: Mapping[str, Any]) -> _Meaning:
-    """A folder then, a file in it now."""
+    """Convert a folder to the file in it."""
     if type(value) is not str or not value.strip():
         return "", None, "a text that is not empty"
     return "store", value if "://" in value or value.endswith(".db") else f"{value.rstrip('/')}/store.db", ""
@@ -175,7 +175,7 @@ _MEANINGS: dict[str, Callable[[Any, Mapping[str, Any]], _Meaning]] = {
 
 
 def rewritten(text: str) -> tuple[str, list[str]]:
-    """The text of a file with the keys of today, and what was changed. All other lines, and comments, stay as they are."""
+    """Rewrite the text of a file with current keys, and list the changes. All other lines, and comments, are kept."""
     table, prefix = _own(text)
     result = modern(table)
     if result.bad:
@@ -187,7 +187,7 @@ def rewritten(text: str) -> tuple[str, list[str]]:
         same = _own(new_text)[0] == result.table
     except InvalidConfig:
         same = False
-    if not same:  # an inline table, or a layout that lines cannot be replaced in
+    if not same:  # an inline table, or a layout that does not allow to replace lines
         raise InvalidConfig(
             "the older keys of this file cannot be replaced line by line",
             remedy="Replace them by hand: " + "; ".join(old.note for old in result.old) + ".",
@@ -196,7 +196,7 @@ def rewritten(text: str) -> tuple[str, list[str]]:
 
 
 def _own(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Our table of a text, and where it stands in it."""
+    """Return our table of a text, and its path."""
     try:
         whole = parsed(text)
     except BadText as error:
@@ -215,7 +215,7 @@ class _Rewriting:
         self._table = table
         self._places = lines_of(text)
         self._done: set[str] = set()
-        self._below: dict[int, list[str]] = {}  # what comes after a line, by its place
+        self._below: dict[int, list[str]] = {}  # lines to insert after a line, by its index
 
     def apply(self, result: Modern) -> str:
         for old in result.old:
@@ -225,10 +225,10 @@ class _Rewriting:
         return "".join(line + "".join(self._below.get(at, ())) for at, line in enumerate(self._lines))
 
     def _instead(self, old: Old, line: str, table: Mapping[str, Any]) -> str:
-        """What stands in the place of an older key: the key of today, or only the comment."""
+        """Return the replacement of an older key: the current key, or only the comment."""
         found = _LINE.match(line)
         if found is None:
-            return line  # noticed by the comparison at the end
+            return line  # detected by the comparison at the end
         indent, comment, end = found["indent"], found["comment"] or "", found["end"]
         if not old.new or old.new in self._done or self._stands(old.new):
             return f"{indent}{comment.strip()}{end}" if comment else ""
@@ -245,13 +245,13 @@ class _Rewriting:
         return ""
 
     def _stands(self, new: str) -> bool:
-        """Whether a key of today says the same already."""
+        """Whether the current key is already set."""
         group, _, name = new.rpartition(".")
         inside = self._table.get(group) if group else self._table
         return isinstance(inside, dict) and name in inside
 
     def _header(self, group: str) -> int | None:
-        """The line of the header of a table, if it has one of its own: its keys belong under that."""
+        """Return the line of a table's own header, if it has one: the table's keys belong below it."""
         if not group or not isinstance(self._table.get(group), dict):
             return None
         place = self._places.get((*self._prefix, group))

@@ -1,6 +1,7 @@
-"""Sets of values for a kind of use, under all that a configuration gives singly. docs/configuration.md shows the same table.
+"""Sets of values for a kind of use; values that are set explicitly override them. docs/configuration.md shows the same table.
 
-No preset weakens what protects data: digests are checked under each of them, and only high_throughput lets a save return before it is durable.
+No preset weakens the protection of data: digests are checked with each of them, and only high_throughput lets a save return before it is
+durable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The settings that hold, each with its origin: defaults, then a preset, the file, the environment, and arguments; the later one wins.
+"""The effective settings, each with its origin: defaults, then a preset, the file, the environment, and arguments; the later one wins.
 
-Relies on `keys` for what is allowed. Strict: a key that nobody knows or a value that makes no sense is an `InvalidConfig`, which names
-the place and what is allowed. Never imports what a configuration names.
+Relies on `keys` for the allowed values. Strict: an unknown key or an invalid value is an `InvalidConfig`, which names the location and the
+allowed values. Never imports a module that a configuration names.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ _LIMITS = ("seconds", "steps", "tokens", "cost")
 
 
 class Value(NamedTuple):
-    """A value and where it comes from: "default", "preset production", "everstep.toml:12", "environment EVERSTEP_STORE" or "argument"."""
+    """A value and its origin: "default", "preset production", "everstep.toml:12", "environment EVERSTEP_STORE" or "argument"."""
 
     value: Any
     origin: str
 
 
 class Settings(Shape):
-    """What holds. `file` is the file that was read, `asked` the environment and the arguments, so that all can be read again."""
+    """The effective settings. `file` is the file that was read; `asked` are the environment and the arguments, so that everything can be
+    read again.
+    """
 
     values: dict[str, Value]
     file: Path | None = None
@@ -47,36 +49,36 @@ class Settings(Shape):
         return self.values[name].value
 
     def given(self, name: str) -> bool:
-        """Whether somebody chose it, or a preset did."""
+        """Whether the value is set explicitly or by a preset."""
         return self.values[name].origin != "default"
 
     def group(self, name: str) -> dict[str, Any]:
-        """The values of a table that were chosen."""
+        """Return the values of a table that were set."""
         return {key.partition(".")[2]: self[key] for key in KEYS if key.startswith(f"{name}.") and self.given(key)}
 
     def retention(self) -> Retention | None:
-        """What is kept, if anything was said about it."""
+        """Return the retention, if any part of it is set."""
         chosen = self.group("retention")
         if "keep_within" in chosen:
             chosen["keep_within"] = seconds_of(chosen["keep_within"])
         return Retention(**chosen) if chosen else None
 
     def level(self) -> int | None:
-        """How hard to compress, where anything is compressed."""
+        """Return the compression level, if content is compressed."""
         level: int | None = self["compression.level"]
         return None if self["compression.codec"] == "none" else level
 
     def budget(self) -> Budget | None:
-        """What a run may use, if anything was said about it."""
+        """Return the budget of a run, if any part of it is set."""
         chosen = {name: self[f"limits.{name}"] for name in _LIMITS if self[f"limits.{name}"] is not None}
         return Budget(**chosen) if chosen else None
 
     def redactor(self) -> Redactor:
-        """What masks output: what always is, and what was chosen."""
+        """Return the redactor for output: built-in rules plus configured ones."""
         return Redactor.default(self["redaction.keys"], self["redaction.patterns"])
 
     def options(self) -> dict[str, Any]:
-        """The arguments of `everstep.open` that these settings stand for."""
+        """Return the arguments of `everstep.open` for these settings."""
         return {
             "url": self["store"], "enabled": self["enabled"], "policy": self["policy"], "durability": self["durability"],
             "compression": self["compression.codec"], "level": self.level(), "threshold": self["compression.threshold"],
@@ -92,24 +94,24 @@ def load(
     environ: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """The settings that hold in a folder (by default the working one), or by a file that is named. Raises `InvalidConfig`.
+    """Load the settings for a folder (by default the working one), or from a named file. Raises `InvalidConfig`.
 
-    `environ` stands in for the environment; `arguments` are values by key, such as {"compression.codec": "none"}.
+    `environ` replaces the environment; `arguments` are values by key, such as {"compression.codec": "none"}.
     """
     settings = _loaded(Path(file) if file is not None else find_file(start), environ, arguments or {})
     for note in settings.notes:
-        # Python hides this category but for code of the main program; the file is the person's own, too.
+        # Python shows this category only for code of the main program; the file belongs to the same person.
         warnings.warn_explicit(note, DeprecationWarning, str(settings.file), 0, module="__main__", registry={})
     return settings
 
 
 def again(settings: Settings) -> Settings:
-    """The same settings, read anew."""
+    """Read the same settings again."""
     return _loaded(settings.file, *settings.asked)
 
 
 def _loaded(path: Path | None, environ: Mapping[str, str] | None, arguments: Mapping[str, Any]) -> Settings:
-    path = None if path is None else path.absolute()  # the program may change its folder before it is read again
+    path = None if path is None else path.absolute()  # the program may change its working folder before it is read again
     reading = _Reading(None if path is None else read(path))
     reading.file()
     reading.environment(os.environ if environ is None else environ)
@@ -121,7 +123,7 @@ def _loaded(path: Path | None, environ: Mapping[str, str] | None, arguments: Map
 
 
 def faults(file: str | os.PathLike[str]) -> list[str]:
-    """All that is wrong with a file, each with its place; nothing if it is in order."""
+    """List everything wrong with a file, each with its location; empty if the file is valid."""
     try:
         reading = _Reading(read(file))
     except InvalidConfig as error:
@@ -132,7 +134,7 @@ def faults(file: str | os.PathLike[str]) -> list[str]:
 
 
 class _Reading:
-    """Gathers values from the weakest source to the strongest, and all that is wrong with them."""
+    """Collects values from the weakest source to the strongest, and everything wrong with them."""
 
     def __init__(self, document: Document | None):
         self._document = document
@@ -155,13 +157,13 @@ class _Reading:
             self._take(name, value, where)
 
     def _leaves(self, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """The keys of a file that exist, each with its value."""
+        """Yield the keys of a file that exist, each with its value."""
         for name, value in table.items():
             if name in GROUPS and isinstance(value, dict):
                 yield from self._members(name, value)
             elif name in GROUPS:
                 members = ", ".join(key for key in KEYS if key.startswith(f"{name}."))
-                self._unknown(name, value, f"{name} is a table; allowed: {members}")
+                self._unknown(name, value, f"{name} must be a table; allowed: {members}")
             elif name in KEYS:
                 yield name, value
             else:
@@ -199,7 +201,7 @@ class _Reading:
             place = f"environment {variable}"
             if key is None:
                 self._fault(f"there is no such setting; {nearest(variable, VARIABLES)}", place, variable, text)
-            elif text.strip() or key.kind in LISTS:  # an empty variable is one that was not set
+            elif text.strip() or key.kind in LISTS:  # an empty variable counts as unset
                 try:
                     self._put(key.name, key.parse(text), place, place)
                 except Bad as bad:
@@ -220,7 +222,7 @@ class _Reading:
         self._places[name] = place
 
     def settled(self) -> dict[str, Value]:
-        """A value for each key."""
+        """Return a value for each key."""
         preset: str = self._found["preset"].value if "preset" in self._found else ""
         below = {name: Value(value, f"preset {preset}") for name, value in PRESETS.get(preset, {}).items()}
         if "compression.codec" in self._found:
@@ -228,7 +230,7 @@ class _Reading:
         return {name: self._found.get(name) or below.get(name) or Value(_plain(key.default), "default") for name, key in KEYS.items()}
 
     def together(self, settings: Settings) -> None:
-        """What makes no sense only together with another value."""
+        """Check the values that are only invalid in combination."""
         tries = (
             ("compression.level", lambda: Framer(settings["compression.codec"], settings.level(), settings["compression.threshold"])),
             ("retention.completed", settings.retention),
@@ -255,7 +257,7 @@ def _plain(default: Any) -> Any:
 
 
 def _beside(file: Path, store: str) -> str:
-    """A path in a file is meant from where the file is."""
+    """Resolve a path in a file relative to the file."""
     scheme, separator, rest = store.partition("://")
     if not separator:
         return str(file.absolute().parent / store)

@@ -1,7 +1,7 @@
-"""The line of each key in a TOML text. tomllib reads values and forgets where they were.
+"""Finds the line of each key in a TOML text. tomllib reads values without their lines.
 
-Gives tomllib one statement at a time: a header or a pair, one line or as many as it takes. A key inside of a statement of several lines has no line of
-its own, rather than a wrong one. Never raises: what is not TOML merely has no lines.
+Passes one statement at a time to tomllib: a header or a pair, on one or several lines. A key inside a statement of several lines gets no
+line, rather than a wrong one. Never raises: a text that is not TOML simply has no lines.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 Path = tuple[str | int, ...]
 
-_MOST_TRIED = 4 * 1024 * 1024  # characters, with each try at a statement of many lines: about a second
+_MOST_TRIED = 4 * 1024 * 1024  # characters, with each attempt at a statement of many lines: about a second
 _MAY_END = re.compile(r"""]|\"""|'''""")
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line of each key, counted from 1; indexes of arrays are numbers in the path."""
+    """Map each key to its line, counted from 1; indexes of arrays are numbers in the path."""
     lines: dict[Path, int] = {}
-    counts: dict[Path, int] = {}  # of the tables in each [[array]]
+    counts: dict[Path, int] = {}  # the number of tables in each [[array]]
     table: Path = ()
     rows, start, tried = text.replace("\r\n", "\n").split("\n"), 0, 0
     for end, row in enumerate(rows, 1):
@@ -32,7 +32,7 @@ def lines_of(text: str) -> dict[Path, int]:
         try:
             found = tomllib.loads(statement)
         except (ValueError, RecursionError):
-            continue  # it goes on in the next line
+            continue  # the statement continues on the next line
         if statement.lstrip().startswith("["):
             table = _note_header(lines, counts, found, start + 1)
         else:
@@ -56,7 +56,7 @@ def _note_header(lines: dict[Path, int], counts: dict[Path, int], found: Any, li
 
 
 def _note(lines: dict[Path, int], path: Path, found: Any, line: int, whole: bool) -> None:
-    """Note the keys of a pair. `whole`: all of it is in this line; if not, only the first of its keys is known to be."""
+    """Note the keys of a pair. `whole`: all of it is on this line; otherwise only its first key is known to be."""
     inside = list(found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) and whole else ())
     for name, value in inside if whole or len(inside) == 1 else ():
         lines.setdefault((*path, name), line)

@@ -1,8 +1,8 @@
 """Reloads a configuration while its store is open: when the file has changed, or at SIGHUP.
 
-What can change then, changes: policy, durability, compression, retention, protect, limits, redaction, hooks. What needs a new start is
-named in a `UserWarning`, and so is a file that cannot be read: the old values stay, and each change is spoken of once. Values that were
-given to `everstep.open` are never touched. One daemon thread where files are watched; a signal handler where signals are.
+These settings change in an open store: policy, durability, compression, retention, protect, limits, redaction, hooks. Changes that need a
+restart are named in a `UserWarning`, and so is a file that cannot be read: the old values stay, and each change is reported once. Values
+given to `everstep.open` are never changed. Watching files takes one daemon thread; watching signals takes a signal handler.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from everstep.config.apply import add_hooks, hooks_of
 from everstep.config.keys import KEYS
 from everstep.config.settings import Settings, again
 from everstep.errors import InvalidConfig
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits.policy import Policy
 
 SECONDS = 1.0
 
 
 class Watch:
-    """Keeps one open store as its configuration says.
+    """Keeps one open store in line with its configuration.
 
-    `fixed` names the arguments of `open` that stay as they were given, `hooks` are those that the settings made.
+    `fixed` names the arguments of `open` that stay as given; `hooks` are those that the settings registered.
     """
 
     def __init__(self, store: Host, settings: Settings, fixed: Iterable[str] = (), hooks: Iterable[Any] = ()):
-        self._store = ref(store)  # a store that is forgotten without being closed must not live on here
+        self._store = ref(store)  # weak: a store that is dropped without being closed must not be kept alive by its watch
         self.settings = settings
         self._fixed = frozenset(fixed)
         self._hooks = list(hooks)
@@ -46,7 +46,7 @@ class Watch:
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Begin to watch, in the way that the settings say."""
+        """Start to watch, as the settings say."""
         store = self._store()
         if store is None:
             return
@@ -58,22 +58,22 @@ class Watch:
         store.at_close(f"watch-{id(self)}", self.stop)
 
     def _listen(self) -> bool:
-        """Hear SIGHUP, and let a handler that the program has set hear it, too."""
+        """Handle SIGHUP, and still call the handler that the program has set."""
         if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
-            _say(self.settings, "reload = 'signal' needs the main thread of a program: the configuration is not reloaded here")
+            _say(self.settings, "reload = 'signal' only works in the main thread of a program: the configuration is not reloaded here")
             return False
         self._handler = self._hangup
         self._before = signal.signal(signal.SIGHUP, self._handler)
         return True
 
     def _hangup(self, number: int, frame: Any) -> None:
-        # The signal may have come while this very thread holds a lock of the store: the work is done beside it.
+        # The signal may arrive while this thread holds a lock of the store, so another thread reloads.
         threading.Thread(target=self.reload, name="everstep-config", daemon=True).start()
         if callable(self._before):
             self._before(number, frame)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._stop.set()
         if self._handler is not None and threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGHUP) == self._handler:
@@ -93,7 +93,7 @@ class Watch:
                 self.reload()
 
     def _look(self) -> Any:
-        """What tells one version of the file from another."""
+        """Return values that change with each version of the file."""
         try:
             info = Path(self.settings.file or "").stat()
         except OSError:
@@ -101,7 +101,7 @@ class Watch:
         return info.st_mtime_ns, info.st_size, info.st_ino
 
     def reload(self) -> bool:
-        """Read the configuration again and apply what has changed; whether it could be read."""
+        """Read the configuration again and apply the changes; returns whether it could be read."""
         with self._lock:
             store = self._store()
             if store is None or self._stop.is_set():
@@ -111,7 +111,7 @@ class Watch:
                 functions = hooks_of(fresh) if fresh["hooks"] != self.settings["hooks"] else None
             except Exception as error:  # noqa: BLE001 - a module that a hook names may raise anything; the old values stay
                 what = error.message if isinstance(error, InvalidConfig) else f"{type(error).__name__}: {error}"
-                _say(self.settings, f"the configuration was not reloaded, the former one stays: {what}")
+                _say(self.settings, f"the configuration was not reloaded and stays as it was: {what}")
                 return False
             self._apply(store, fresh, functions)
             return True
@@ -128,12 +128,12 @@ class Watch:
                 hook.remove()
             self._hooks = add_hooks(store, functions)
         if waiting:
-            _say(self.settings, f"{', '.join(waiting)} changed: that takes effect when the store is opened anew")
+            _say(self.settings, f"{', '.join(waiting)} changed; the change takes effect when the store is opened again")
 
     def _apply_policy(self, store: Host, fresh: Settings, waiting: list[str]) -> None:
         policy = Policy.parse(fresh["policy"])
         if policy.off:
-            waiting.append("policy")  # recording nothing is decided when a store is opened
+            waiting.append("policy")  # recording can only be switched off when a store is opened
         else:
             store.change_policy(policy)
 
@@ -144,7 +144,7 @@ class Watch:
             if name not in self._fixed and ({"limits", "durability"} & tables):
                 setattr(store, name, options[name])
         if "compression" in tables and not {"compression", "level", "threshold"} & self._fixed:
-            store._frame_with(Framer(options["compression"], options["level"], options["threshold"]))
+            store.frame_with(Framer(options["compression"], options["level"], options["threshold"]))
         if "retention" in tables and "retention" not in self._fixed:
             store.retention = options["retention"]
         if "protect" in tables and "protect" not in self._fixed:
@@ -154,13 +154,13 @@ class Watch:
 
 
 def _living(handler: Any) -> Any:
-    """The handler that was there before, without those of stores that were closed since."""
+    """Return the previous handler, without those of stores that have been closed since."""
     while isinstance(owner := getattr(handler, "__self__", None), Watch) and owner._stop.is_set():
         handler = owner._before
     return handler
 
 
 def _say(settings: Settings, text: str) -> None:
-    """A warning of its own each time: Python shows the same one at the same place only once."""
-    with suppress(UserWarning):  # where warnings are errors, this one must not end the thread: nobody could catch it
+    """Warn each time: Python shows the same warning at the same location only once."""
+    with suppress(UserWarning):  # if warnings are errors, this one must not end the thread, where no code could catch it
         warnings.warn_explicit(text, UserWarning, str(settings.file), 0, registry={})

@@ -1,4 +1,4 @@
-"""`everstep demo`: an agent is killed, goes on, and decides otherwise. Needs no network, no key and nothing but this package.
+"""`everstep demo`: an agent is killed, resumes, and decides differently in a fork. Needs no network, no key and only this package.
 
-`play` is the director, `agent` what is played, `worker` the process that plays it and that is killed.
+`play` directs the demo, `agent` is the workflow, `worker` the process that runs it and is killed.
 """

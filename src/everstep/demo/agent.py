@@ -1,6 +1,6 @@
 """The research agent of the demo: a workflow that asks a model, reads notes, decides and writes, with a checkpoint after each step.
 
-An ordinary program over the public names of Everstep. It knows nothing of being killed.
+An ordinary program that uses only public names of Everstep. It does nothing special to survive a kill.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def bill(finding: str) -> str:
 
 @everstep.workflow
 def research(question: str, wish: str) -> str:
-    """Looks into each option, decides by the wish, and writes the answer."""
+    """Look into each option, decide by the wish, and write the answer."""
     everstep.current().state.update(question=question, wish=wish, messages=[], findings={})
     hear("system", corpus.INSTRUCTIONS)
     hear("user", question)
@@ -62,7 +62,7 @@ def research(question: str, wish: str) -> str:
     save(options)
     for option in options.split(", "):
         look_into(option)
-    save("all that a decision needs is known", tags=[DECISION])
+    save("everything needed for the decision is known", tags=[DECISION])
     return conclude()
 
 
@@ -76,7 +76,7 @@ def look_into(option: str) -> None:
 
 
 def conclude() -> str:
-    """From the decision to the answer. The state may be that of a fork, with another wish."""
+    """Decide and write the answer. The state may be that of a fork, with another wish."""
     state = everstep.current().state
     decision = ask(decide, f"Decide: {state['wish']}")
     state["choice"] = decision.partition(",")[0]
@@ -90,14 +90,14 @@ def conclude() -> str:
 
 
 def think(messages: model.Messages) -> str:
-    """One call of the model, inside of a step: what it costs is recorded with the step."""
+    """Call the model inside a step; the cost is recorded with the step."""
     reply = model.complete(messages)
     everstep.current().usage(tokens=reply.tokens, cost=reply.cost)
     return reply.text
 
 
 def ask(step: Callable[[model.Messages], str], prompt: str) -> str:
-    """A turn of the conversation. A reply that was recorded is not paid for again."""
+    """Make one turn of the conversation. A recorded reply is not paid for again."""
     hear("user", prompt)
     reply = step(everstep.current().state["messages"])
     hear("model", reply)

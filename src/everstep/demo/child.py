@@ -1,6 +1,6 @@
-"""A process that plays the agent, as the director sees it: what it tells, how it is killed, how it ended.
+"""The worker process, from the director's side: its messages, its kill, its end.
 
-It has a session of its own, so that a Ctrl-C in the terminal reaches the director alone, which then ends it.
+It has its own session, so that a Ctrl-C in the terminal reaches only the director, which then ends it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from everstep.errors import EverstepError
 
 
 class Child:
-    """A worker on its way. Leaving the block ends it."""
+    """A running worker process. Leaving the block ends it."""
 
     def __init__(self, stage: Stage, verb: str, run: str, doomed: str | None = None):
         self._run = run
@@ -28,7 +28,7 @@ class Child:
         self._process = subprocess.Popen(  # noqa: S603 -- our own module, in the interpreter that runs this
             command + ([doomed] if doomed else []),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},  # finds what this process found
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},  # finds the same modules as this process
             text=True, encoding="utf-8", errors="replace", start_new_session=True, pass_fds=[stage.lock],
         )  # fmt: skip
         self.pid = self._process.pid
@@ -44,7 +44,7 @@ class Child:
                 stream.close()
 
     def news(self) -> Iterator[dict[str, Any]]:
-        """What it tells, as it tells it, up to the call that it is to die in, or to its end. A death before that is an error."""
+        """Yield its messages up to the call in which it is to be killed, or up to its end. An earlier death is an error."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             said: dict[str, Any] = json.loads(line)
@@ -54,21 +54,23 @@ class Child:
         raise self._failed(f"ended with {self._process.wait()}")
 
     def end(self) -> dict[str, Any]:
-        """Let it come to its end, and return the last thing it tells."""
+        """Wait for its end, and return its last message."""
         *_, last = self.news()
         return self.succeeded(last)
 
     def succeeded(self, last: dict[str, Any]) -> dict[str, Any]:
         if last.get("status") != "succeeded":
-            raise self._failed(f"left it {last.get('status')}")
+            raise self._failed(f"left the run {last.get('status')}")
         return last
 
     def kill(self) -> int:
-        """kill -9. Returns the signal that it died of."""
+        """Kill it with kill -9, and return the signal that ended it."""
         self._process.send_signal(signal.SIGKILL)
         return -self._process.wait()
 
     def _failed(self, how: str) -> EverstepError:
         assert self._process.stderr is not None
-        last = (self._process.stderr.read().strip().splitlines() or ["it said nothing"])[-1]
-        return EverstepError(f"process {self.pid}, which played the run {self._run!r}, {how}: {last}", remedy="Play the demo again.")
+        last = (self._process.stderr.read().strip().splitlines() or ["it printed nothing"])[-1]
+        return EverstepError(
+            f"process {self.pid}, which executed the run {self._run!r}, {how}: {last}", remedy="Run the demo again: everstep demo"
+        )

@@ -1,4 +1,4 @@
-"""What the agent of the demo is told, and the little library that it reads: five notes on how an island could make its electricity.
+"""The instructions of the demo's agent, and the small library that it reads: five notes on how an island could make its electricity.
 
 All of it is invented. No I/O.
 """
@@ -56,6 +56,6 @@ NOTES = {
 
 
 def find(words: str) -> str:
-    """The note that has the most of these words in it."""
+    """Return the note that contains these words most often."""
     wanted = words.lower().split()
     return max(NOTES.values(), key=lambda text: sum(text.lower().count(word) for word in wanted))

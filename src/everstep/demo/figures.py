@@ -1,4 +1,4 @@
-"""What a demo has shown, as data: each figure is read from the store or from the report of a resume. No I/O."""
+"""The results of a demo, as data: each figure is read from the store or from the report of a resume. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everstep.fields import Shape
 
 
 class Killed(Shape, frozen=True):
-    """The process that died, and what was on disk by then."""
+    """The killed process, and the records on disk at that time."""
 
     run: str
     pid: int
@@ -20,7 +20,7 @@ class Killed(Shape, frozen=True):
 
 
 class Resumed(Shape, frozen=True):
-    """What the new process kept and did; the figures are those of the resume report."""
+    """The steps that the new process kept and ran, with the figures of the resume report."""
 
     pid: int
     steps_kept: int
@@ -31,7 +31,7 @@ class Resumed(Shape, frozen=True):
 
 
 class Compared(Shape, frozen=True):
-    """The run that was killed beside one that nobody disturbed."""
+    """The killed run compared with an undisturbed one."""
 
     run: str
     pid: int
@@ -42,7 +42,7 @@ class Compared(Shape, frozen=True):
 
 
 class Forked(Shape, frozen=True):
-    """The fork before the decision, and how its ending differs."""
+    """The fork before the decision, and the differences of its result."""
 
     run: str
     ref: str
@@ -54,15 +54,15 @@ class Forked(Shape, frozen=True):
 
 
 class Sizes(Shape, frozen=True):
-    """Bytes. A full copy is the state of a checkpoint as JSON; `stored` holds the results of all steps, too."""
+    """Sizes in bytes. A full copy is the state of a checkpoint as JSON; `stored` includes the results of all steps."""
 
     checkpoints: int
     full_copies: int
     stored: int
 
 
-class Facts(Shape, frozen=True):
-    """All that a demo has shown."""
+class Figures(Shape, frozen=True):
+    """All results of a demo."""
 
     store: str
     question: str
@@ -77,7 +77,7 @@ class Facts(Shape, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether all came out as promised."""
+        """Whether every comparison came out as promised."""
         return self.compared.same_answer and self.compared.same_state and bool(self.forked.changes) and self.whole
 
     def to_dict(self) -> dict[str, Any]:

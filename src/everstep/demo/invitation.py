@@ -1,4 +1,4 @@
-"""The commands that the demo ends with, as a person types them in this shell. No I/O but a look for the `everstep` script."""
+"""The commands that the demo suggests at its end, as they can be typed in this shell. No I/O except the search for the `everstep` script."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 
 def commands(store: Path, run: str, fork: str, tag: str) -> list[str]:
-    """What is worth a look in the store that the demo leaves."""
+    """List commands that show something interesting in the demo's store."""
     asked = ("runs --tree", f"log {run}", f"diff {run} {fork}", f"blame {run} choice", f"state {run}@{tag}", "shell")
     return [f"{program()} {words} -s {shlex.quote(str(store))}" for words in asked]
 
 
 def program() -> str:
-    """How this very Everstep is called: by its name, if the shell finds it under that."""
+    """Return how to call this installation of Everstep: by its name, if the shell finds it under that name."""
     found, here = shutil.which("everstep"), Path(sys.executable)
     if found is not None and Path(found).parent.absolute() == here.parent.absolute():
         return "everstep"

@@ -1,7 +1,7 @@
-"""A language model that needs no network: it waits as a real one does, counts tokens, has a price, and says the same every time.
+"""A language model that needs no network: it waits like a real one, counts tokens, has a price, and always gives the same answers.
 
-What it answers follows from what it is told: it picks figures out of notes, compares them, puts them into a sentence. `wait` is how it
-takes its time; a process that wants to be killed in the middle of a call puts another function there.
+Its answers follow from the messages: it extracts figures from notes, compares them, and puts them into a sentence. `wait` makes it slow; a
+process that is to be killed in the middle of a call replaces it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from everstep.fields import Shape
 
 SECONDS = 0.55
-DOLLARS_READ, DOLLARS_WRITTEN = 15 / 1_000_000, 75 / 1_000_000  # for each token, as a large model costs
-LETTERS = 4  # in a token
+DOLLARS_READ, DOLLARS_WRITTEN = 15 / 1_000_000, 75 / 1_000_000  # for each token, at the price of a large model
+LETTERS = 4  # characters in a token
 
 FINDING = re.compile(r"(?P<option>[a-z ]+): (?P<percent>\d+) % of all hours, (?P<cents>\d+) cents, (?P<years>\d+) years?")
 _IN_NOTES = (r"(\d+) % of all hours", r"(\d+) cents", r"take (\d+ years?)")
@@ -25,7 +25,7 @@ wait: Callable[[float], None] = time.sleep
 
 
 class Reply(Shape, frozen=True):
-    """What the model says, and what that costs."""
+    """A reply of the model, and its cost."""
 
     text: str
     tokens: int
@@ -33,7 +33,7 @@ class Reply(Shape, frozen=True):
 
 
 def complete(messages: Messages) -> Reply:
-    """One call. All that was said before is read, and paid for, with each call."""
+    """Make one call. Each call reads, and pays for, all earlier messages."""
     wait(SECONDS)
     text = _answer(messages)
     read, written = sum(len(message["text"]) for message in messages) // LETTERS, len(text) // LETTERS

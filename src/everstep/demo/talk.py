@@ -1,4 +1,4 @@
-"""How the demo talks: headings, ticks, figures, differences, in lines that a person reads as they come. Moves no cursor."""
+"""The output of the demo: headings, ticks, figures, differences, printed line by line as they happen. Moves no cursor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTE = 56  # columns
 
 
 class Voice:
-    """Says each thing in its own way. `say` puts a line where it belongs, `style` colours a text, or doesn't."""
+    """Prints the parts of the demo. `say` prints a line, `style` colours a text, or returns it unchanged."""
 
     def __init__(self, say: Say, style: Style):
         self.say, self.style = say, style
@@ -40,11 +40,11 @@ class Voice:
         self.say(self.style(f"  ✗ kill -9 {pid}", "red"))
 
     def spent(self, cost: float) -> None:
-        """What a run had cost before the next line, which tells what was added."""
+        """Set the cost of a run before the next line, which shows the difference."""
         self._cost = cost
 
     def follow(self, news: Iterable[dict[str, Any]]) -> dict[str, Any]:
-        """Say what a worker tells while it tells it, and return the last thing."""
+        """Print the messages of a worker as they arrive, and return the last one."""
         said: dict[str, Any] = {}
         for said in news:
             if said["what"] == "saved" and said["note"]:
@@ -52,7 +52,7 @@ class Voice:
         return said
 
     def _tick(self, said: dict[str, Any]) -> None:
-        """A line for a checkpoint: the step before it, what came of it, and its price."""
+        """Print a checkpoint: the step before it, its result, and its price."""
         price = said["used"]["cost"] - self._cost
         self.spent(said["used"]["cost"])
         note = cut(safe(said["note"]), _NOTE)
@@ -62,8 +62,8 @@ class Voice:
             self.say(f"  {self.style('✓', 'green')} {said['step']:<9} {note:<{_NOTE}} {money(price):>8}".rstrip())
 
     def differ(self, changes: Sequence[Change], one: str, other: str) -> None:
-        """What a person wants to see of a difference: the fields of the state itself, and how much else there is."""
-        self.say(f"  How the two endings differ, {self.style(f'- {one}', 'red')} and {self.style(f'+ {other}', 'green')}:")
+        """Print the differences of the state's own fields, and the number of others."""
+        self.say(f"  The two results differ: {self.style(f'- {one}', 'red')} and {self.style(f'+ {other}', 'green')}")
         top = [change for change in changes if len(change.path) == 1]
         for change in top:
             self.say(self.style(f"  - {change.path[0]!s:<7} {safe(str(change.before))}", "red"))
@@ -72,5 +72,5 @@ class Voice:
 
 
 def money(dollars: float) -> str:
-    """An amount; nothing for what costs nothing."""
+    """Format an amount of money; empty for 0."""
     return f"${dollars:.4f}" if dollars > 0.00001 else ""

@@ -1,7 +1,7 @@
-"""The process that plays the agent, and that is killed: `python -m everstep.demo.worker STORE start|resume RUN [STEP]`.
+"""The process that runs the agent and is killed: `python -m everstep.demo.worker STORE start|resume RUN [STEP]`.
 
-It tells the director what happens, one JSON object in each line of its output. Inside of the model call of STEP it says so and waits for
-its end: for kill -9, or for the director's own death, which closes its input.
+It reports to the director, one JSON object in each line of its output. Inside the model call of STEP it reports that and waits for its end:
+for kill -9, or for the end of the director, which closes its input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from everstep.demo import agent, model
 
 
 class Worker:
-    """One attempt at a run, told to the director as it goes."""
+    """One attempt at a run, reported to the director."""
 
     def __init__(self, run: str, doomed: str | None):
         self._run = run
@@ -31,7 +31,7 @@ class Worker:
         tell("saved", number=made.number, step=made.step, note=made.note, tags=made.tags, used=made.used)
 
     def wait(self, seconds: float) -> None:
-        """How the model takes its time. The doomed call has no end but the one from outside, so that no slow machine can miss it."""
+        """Wait like a model. The doomed call ends only from outside, so that even a slow machine cannot miss the kill."""
         if self._step != self._doomed:
             time.sleep(seconds)
             return
@@ -49,8 +49,8 @@ class Worker:
         tell("ended", status=outcome.status, answer=outcome.result, kept=report.kept, executed=report.executed, saved=saved)
 
 
-def tell(what: str, **facts: Any) -> None:
-    sys.stdout.write(json.dumps({"what": what, **facts}) + "\n")
+def tell(what: str, **data: Any) -> None:
+    sys.stdout.write(json.dumps({"what": what, **data}) + "\n")
     sys.stdout.flush()
 
 

@@ -6,8 +6,9 @@
     primary     = number | 'text' | "text" | true | false | null | [list] | (expression) | name | function(expression, …)
     functions   : len(x), default(x, y), json(text), lines(text)
 
-No arithmetic, no attributes of objects beyond their fields, no calls but these four: an expression reads what the run knows, always ends, and means
-the same on each replay. Relies on `values` for what is done with values; no eval. An error is an `ExpressionError`; who knows the line puts it to it.
+No arithmetic, no attributes of objects except their fields, no calls except these four: an expression only reads data of the run, always
+ends, and gives the same result on each replay. Relies on `values` for operations on values; no eval. Errors are `ExpressionError`; a caller
+that knows the line adds it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from everstep.fields import Shape
 MOST_TEXT = 4_000
 MOST_DEPTH = 40
 
-Path = tuple[Any, ...]  # ("steps", "plan", "result"): a name and the constant members behind it
+Path = tuple[Any, ...]  # ("steps", "plan", "result"): a name and the constant members after it
 Names = Mapping[str, Any]
 
 _TOKEN = re.compile(
@@ -33,14 +34,14 @@ _TOKEN = re.compile(
         |(?P<sign>==|!=|<=|>=|[<>.,()\[\]}]))""",
     re.VERBOSE | re.DOTALL,
 )
-_MEMBER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)")  # ids of steps may have a hyphen
+_MEMBER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)")  # ids of steps may contain a hyphen
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _WORDS = {*_CONSTANTS, "and", "or", "not", "in"}
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 class Part(Shape, frozen=True):
-    """A part of an expression: how it is worked out, the parts in it, the path that it names, if it is one, and the key that it is as a constant."""
+    """A part of an expression: its evaluation, the parts inside it, the path that it names (if it is one), and its value as a constant key."""
 
     evaluate: Callable[[Names], Any]
     inner: tuple[Part, ...] = ()
@@ -49,7 +50,7 @@ class Part(Shape, frozen=True):
 
 
 class Expression(Shape, frozen=True):
-    """An expression that was read."""
+    """A parsed expression."""
 
     text: str
     root: Part
@@ -58,18 +59,18 @@ class Expression(Shape, frozen=True):
         return self.root.evaluate(names)
 
     def paths(self) -> Iterator[Path]:
-        """What it refers to, each as far as its members are constant."""
+        """Return the paths that it refers to, each as far as its members are constant."""
         return _paths(self.root)
 
 
 def parse(text: str) -> Expression:
-    """Read a whole text as an expression; `${...}` around it may be there or not."""
+    """Parse a whole text as an expression; `${...}` around it is optional."""
     stripped = text.strip()
     if stripped.startswith("${"):
         template = parse_template(stripped)
         if len(template) == 1 and isinstance(template[0], Expression):
             return template[0]
-        raise ExpressionError("text around ${...} is no expression")
+        raise ExpressionError("an expression must not have text around ${...}")
     parser = _Parser(text)
     root = parser.expression()
     parser.end()
@@ -77,7 +78,7 @@ def parse(text: str) -> Expression:
 
 
 def parse_template(text: str) -> list[str | Expression]:
-    """Cut a text at each `${expression}`; `$${` stands for a plain `${`."""
+    """Split a text at each `${expression}`; `$${` means a plain `${`."""
     parts: list[str | Expression] = []
     plain, at = "", 0
     while (found := text.find("${", at)) >= 0:
@@ -104,7 +105,7 @@ def _paths(part: Part) -> Iterator[Path]:
 
 
 class _Parser:
-    """Recursive descent; a part in, its meaning out."""
+    """A recursive-descent parser."""
 
     def __init__(self, text: str, at: int = 0):
         self._text = text
@@ -115,7 +116,7 @@ class _Parser:
         return ExpressionError(f"{message} in '{self._text[self._start :].strip():.80}'")
 
     def _peek(self) -> tuple[str, str]:
-        """The next token and its kind; ("end", "") at the end."""
+        """Return the next token and its kind; ("end", "") at the end."""
         if self.at - self._start > MOST_TEXT:
             raise self.fault(f"more than {MOST_TEXT:,} characters")
         found = _TOKEN.match(self._text, self.at)
@@ -123,7 +124,7 @@ class _Parser:
             return str(found.lastgroup), found[str(found.lastgroup)]
         rest = self._text[self.at :].strip()
         if rest:
-            raise self.fault(f"'{rest[0]}' makes no sense" if rest[0] not in "'\"" else "a text without its closing quote")
+            raise self.fault(f"unexpected '{rest[0]}'" if rest[0] not in "'\"" else "a text without a closing quote")
         return "end", ""
 
     def _take(self) -> tuple[str, str]:
@@ -140,14 +141,14 @@ class _Parser:
     def sign(self, wanted: str) -> None:
         if not self._took(wanted):
             raise self.fault(
-                f"'{wanted}' is missing before '{self._text[self.at :].strip():.20}'"
+                f"expected '{wanted}' before '{self._text[self.at :].strip():.20}'"
                 if self._peek()[1]
-                else f"'{wanted}' is missing at the end"
+                else f"expected '{wanted}' at the end"
             )
 
     def end(self) -> None:
         if self._peek()[0] != "end":
-            raise self.fault(f"'{self._peek()[1]}' is too much")
+            raise self.fault(f"unexpected '{self._peek()[1]}'")
 
     def expression(self) -> Part:
         self._depth += 1
@@ -181,7 +182,7 @@ class _Parser:
         if sign is None:
             return left
         if sign == "not" and not self._took("in"):
-            raise self.fault("'in' is missing after 'not'")
+            raise self.fault("expected 'in' after 'not'")
         right = self._value()
         name = "not in" if sign == "not" else sign
         part = Part(lambda names: compared(name, left.evaluate(names), right.evaluate(names)), (left, right))
@@ -204,7 +205,7 @@ class _Parser:
     def _member_name(self) -> str:
         found = _MEMBER.match(self._text, self.at)
         if not found:
-            raise self.fault("a name is missing after '.'")
+            raise self.fault("expected a name after '.'")
         self.at = found.end()
         return found[1]
 
@@ -223,18 +224,18 @@ class _Parser:
         if (kind, token) == ("sign", "["):
             parts = self._listed("]")
             return Part(lambda names: [p.evaluate(names) for p in parts], parts)
-        raise self.fault(f"a value is missing before '{token}'" if token else "a value is missing at the end")
+        raise self.fault(f"expected a value before '{token}'" if token else "expected a value at the end")
 
     def _escape(self, found: re.Match[str]) -> str:
         if found[1] not in _ESCAPES:
-            raise self.fault(f"'\\{found[1]}' is unknown; allowed: {', '.join(repr(chr(92) + e) for e in _ESCAPES)}")
+            raise self.fault(f"unknown escape '\\{found[1]}'; allowed: {', '.join(repr(chr(92) + e) for e in _ESCAPES)}")
         return _ESCAPES[found[1]]
 
     def _named(self, name: str) -> Part:
         if name in _CONSTANTS:
             return _constant(_CONSTANTS[name])
         if name in _WORDS:
-            raise self.fault(f"a value is missing before '{name}'")
+            raise self.fault(f"expected a value before '{name}'")
         if not self._took("("):
             return Part(lambda names: _known(names, name), path=(name,))
         if name not in FUNCTIONS:
@@ -242,7 +243,7 @@ class _Parser:
         parts = self._listed(")")
         count, function = FUNCTIONS[name]
         if len(parts) != count:
-            raise self.fault(f"{name}() takes {count} value{'s' * (count > 1)}, not {len(parts)}")
+            raise self.fault(f"{name}() takes {count} value{'s' * (count > 1)}, got {len(parts)}")
         return Part(lambda names: function(*(partial(p.evaluate, names) for p in parts)), parts)
 
     def _listed(self, closing: str) -> tuple[Part, ...]:

@@ -1,6 +1,6 @@
-"""What an expression can do with values: look into them, compare them, and four functions. No I/O.
+"""Operations on the values of an expression: members, comparisons, and four functions. No I/O.
 
-Never calls a method, a property or anything private of an object of the program: only keys, positions and declared fields are read.
+Never calls a method or property of a program's object, and never reads anything private: only keys, positions and declared fields.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-Later = Callable[[], Any]  # an operand that is worked out when it is needed
+Later = Callable[[], Any]  # an operand that is evaluated when needed
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be read, or cannot be worked out; `line` is where it stands, once that is known."""
+    """An expression that cannot be parsed or evaluated; `line` is its line in the document, once known."""
 
     line: int | None = None
 
 
 class Missing(ExpressionError):
-    """A value that is not there; `default(x, y)` catches it."""
+    """A missing value; `default(x, y)` catches it."""
 
 
 def member(value: Any, key: Any) -> Any:
-    """A key of a mapping, a position in a list, a field of an object."""
+    """Return a key of a mapping, an item of a list, or a field of an object."""
     if isinstance(value, Mapping):
         if isinstance(key, (str, int, float)) and key in value:
             return value[key]
@@ -39,7 +39,7 @@ def member(value: Any, key: Any) -> Any:
 
 
 def _fields(kind: type) -> Sequence[str]:
-    """The fields of a dataclass, a named tuple, a pydantic model or a msgspec struct."""
+    """List the fields of a dataclass, a named tuple, a pydantic model or a msgspec struct."""
     for name in ("__dataclass_fields__", "_fields", "model_fields", "__struct_fields__"):
         fields = getattr(kind, name, None)
         if isinstance(fields, (dict, tuple)):
@@ -63,13 +63,13 @@ def compared(name: str, left: Any, right: Any) -> bool:
     try:
         return bool(COMPARISONS[name](left, right))
     except (TypeError, ValueError) as error:
-        raise ExpressionError(f"cannot work out {left!r:.60} {name} {right!r:.60}") from error
+        raise ExpressionError(f"cannot compare {left!r:.60} {name} {right!r:.60}") from error
 
 
 def _len(value: Later) -> int:
     found = value()
     if not isinstance(found, (Sequence, Mapping, Set)):
-        raise ExpressionError(f"len() of a value of type {type(found).__name__}")
+        raise ExpressionError(f"len() takes a list, a text or a mapping, got a value of type {type(found).__name__}")
     return len(found)
 
 
@@ -95,7 +95,7 @@ def _lines(value: Later) -> list[str]:
 
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise ExpressionError(f"{what} takes text, not a value of type {type(value).__name__}")
+        raise ExpressionError(f"{what} takes text, got a value of type {type(value).__name__}")
     return value
 
 
@@ -108,11 +108,11 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 def as_text(value: Any) -> str:
-    """A value inside a text or an environment variable: text as it is, everything else as JSON."""
+    """Format a value for a text or an environment variable: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else jsons.dumps(value, ensure_ascii=False, default=str)
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:
-    """What the writer may have meant, as the end of a sentence."""
+    """Suggest the closest allowed word, as the end of a sentence."""
     near = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
     return f" (did you mean '{near[0]}'?)" if near else ""

@@ -1,1 +1,1 @@
-"""Queues and workers: runs that are enqueued, the processes that drive them, schedules."""
+"""Queues and workers: enqueued runs, the processes that execute them, and schedules."""

@@ -1,8 +1,8 @@
-"""A workflow waits for a run that was enqueued, and gives its worker's place back meanwhile.
+"""Makes a workflow wait for an enqueued run. While it waits, the workflow takes no slot of its worker.
 
-The wait is a step. While the awaited run has not ended, the step stops the workflow as a gate does; a letter to the awaited run asks for
-a wake-up at its end. A timer letter to the workflow itself carries when the wait began and when it times out, and makes it look again
-now and then: a process that died between recording the end and posting the wake-up cannot leave the workflow asleep for good.
+The wait is a step. While the awaited run has not ended, the step stops the workflow as a gate does. A message to the awaited run asks for
+a wake-up at its end. A timer message to the workflow itself holds when the wait began and when it times out, and makes it check again now
+and then: if a process dies between recording the end and sending the wake-up, the workflow still wakes up.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from everstep.codec.values import decode
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
 from everstep.records import Letter, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome, recorded
-from everstep.runtime.waits.wake_callers import ask_to_be_told
+from everstep.runtime.waits.wake_callers import request_wakeup
 from everstep.store.journal.failures import rebuilt
 from everstep.store.refs import find_run
 
@@ -33,7 +33,7 @@ _NOT_SEEN = 1_000_000
 
 
 class _Wait(Shape):
-    """One wait, as its letter carries it. `seen`: the awaited run was there once."""
+    """One wait, as its timer message stores it. `seen`: the awaited run existed once."""
 
     began: int
     deadline: int | None
@@ -41,7 +41,7 @@ class _Wait(Shape):
 
 
 def is_over(store: Host, id: str) -> bool:
-    """Whether a run has ended. A run that failed and is to be tried again has kept its place in its queue."""
+    """Whether a run has ended. A failed run that will be retried has not: it still has its queue entry."""
     row = store.backend.run(id)
     return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.place(id) is None)
 
@@ -52,12 +52,12 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome:
-    """The outcome of a run, recorded as a step of the workflow that waits for it."""
+    """Return the outcome of a run, recorded as a step of the workflow that waits for it."""
     return _outcome(here.run.called(False, STEP, _look, (id, timeout), {}))
 
 
 def _look(id: str, timeout: float | None) -> dict[str, Any]:
-    """What came of the run; stops the workflow if that is not known yet."""
+    """Return the outcome of the run; stop the workflow if the run has not ended."""
     inside = frame.get()
     assert inside is not None
     assert inside.ticket is not None
@@ -70,7 +70,7 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
     )
     row = _register(store, run, id)
     if row is None and wait.seen:
-        raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for its end", remedy="Enqueue it again under another id.")
+        raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for it to end", remedy="Enqueue it again under another id.")
     wait.seen = row is not None
     if is_over(store, id) or (wait.deadline is not None and now >= wait.deadline):
         run.letters.take(name)
@@ -80,18 +80,18 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
 
 
 def _register(store: Host, run: Attempt, id: str) -> RunRow | None:
-    """Ask for a wake-up before the look that decides: whoever ends the run in between sees the letter, or the look sees the end."""
+    """Ask for a wake-up before checking the run: if it ends in between, either its process sees the message or the check sees the end."""
     row = store.backend.run(id)
     if row is not None and not is_over(store, id):
         try:
-            ask_to_be_told(store.backend, store.framer, run.live()[0], row)
-        except NotFound:  # it was deleted in this moment
+            request_wakeup(store.backend, store.framer, run.live()[0], row)
+        except NotFound:  # the run was deleted since it was read
             return None
     return row
 
 
 def _sleep(run: Attempt, name: str, wait: _Wait, now: int) -> None:
-    """Set the timer anew: the longer the wait, the rarer the looks."""
+    """Set the timer again: the longer the wait, the longer the interval between checks."""
     pause = min(max(now - wait.began, _SOONEST), _LATEST) if wait.seen else _NOT_SEEN
     due = now + pause if wait.deadline is None else min(now + pause, wait.deadline)
     with run.writer.lock:
@@ -108,9 +108,9 @@ def _wait_of(letter: Letter | None, framer: Framer) -> _Wait | None:
 
 
 def outcome_now(store: Host, id: str) -> Outcome:
-    """What is known of a run at this moment."""
+    """Return the current outcome of a run, which may not have ended."""
     if store.backend.run(id) is None:
-        return Outcome(id, Status.QUEUED.value, reason="no worker has seen the order, or its transaction was not committed")
+        return Outcome(id, Status.QUEUED.value, reason="no worker has read the order yet, or its transaction was not committed")
     return recorded(store, find_run(store.backend, id))
 
 

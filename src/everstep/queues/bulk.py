@@ -1,4 +1,4 @@
-"""Enqueues many runs at once: one transaction, and on PostgreSQL one round trip. All of them are made, or none."""
+"""Enqueues many runs at once: one transaction, and on PostgreSQL one round trip. Creates all of them or none."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from everstep.fields import Shape
 from everstep.ids import check_id, new_id
 from everstep.queues.enqueue import Enqueued, Order, commit_of, order_of, place, refuse_other_run
 from everstep.runtime.child import child_id
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
+from everstep.runtime.engine_store import Host
 from everstep.store.refs import find_run
 
 MOST = 10_000
@@ -57,7 +57,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _item(store: Host, number: int, item: Any, defaults: dict[str, Any]) -> Item:
-    """One item, checked as `enqueue` checks its arguments. The error names the item, because there may be thousands."""
+    """Check one item as `enqueue` checks its arguments. The error names the item, because there may be thousands."""
     try:
         if not isinstance(item, Mapping):
             raise InvalidArgument(f"an item must be a dict, got {item!r:.60}", remedy=f"Its fields are {', '.join(FIELDS)}.")
@@ -87,7 +87,7 @@ def _checked(store: Host, said: dict[str, Any]) -> Item:
 
 
 def _as_step(store: Host, items: list[Item], here: Frame) -> list[Enqueued]:
-    """Inside a run this is one step. The ids follow from it, so that a crash in the middle makes no second run."""
+    """Enqueue as one step of the calling run. The ids are derived from the step, so a crash in the middle creates no second run."""
 
     def enqueue_many(digest: bytes) -> list[list[Any]]:
         inside = frame.get()
@@ -103,7 +103,7 @@ def _as_step(store: Host, items: list[Item], here: Frame) -> list[Enqueued]:
 
 
 def _place_all(store: Host, items: list[Item], ids: list[str]) -> list[Enqueued]:
-    """Make the runs. Where an id is taken, the transaction is undone: then the run of that id must have the same workflow and input."""
+    """Create the runs. If an id is taken, the transaction is rolled back: the existing run must have the same workflow and input."""
     first = _first_of_each(items, ids)
     known: list[str] = []
     for _ in range(_TRIES):
@@ -118,20 +118,20 @@ def _place_all(store: Host, items: list[Item], ids: list[str]) -> list[Enqueued]
 
 
 def _first_of_each(items: list[Item], ids: list[str]) -> dict[str, int]:
-    """Which item makes the run of an id: the first one. Two items of one id must mean the same."""
+    """Map each id to the item that creates its run: the first one. Two items with one id must have the same workflow and input."""
     first: dict[str, int] = {}
     for n, (item, id) in enumerate(zip(items, ids, strict=True)):
         other = items[first.setdefault(id, n)].order
         if (other.name, other.about["input_digest"]) != (item.order.name, item.order.about["input_digest"]):
             raise RunExists(
-                f"items {first[id]} and {n} have the id {id!r} and another workflow or input; nothing was enqueued",
+                f"items {first[id]} and {n} have the same id {id!r} but a different workflow or input; nothing was enqueued",
                 remedy="Give each item its own id.",
             )
     return first
 
 
 def _is_there(store: Host, id: str, order: Order) -> bool:
-    """Whether the run of an order exists; refused if another run has its id."""
+    """Whether the run of an order exists; raises if another run has its id."""
     if store.backend.run(id) is None:
         return False
     refuse_other_run(store, find_run(store.backend, id), order)

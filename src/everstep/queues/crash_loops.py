@@ -1,7 +1,7 @@
-"""Runs with which worker after worker died. A process drives several runs, and which of them killed it is not known: so that those which only
-were there are not blamed for it, one that comes near its last chance is driven alone, until it has got on.
+"""Runs whose workers died one after another. A process executes several runs, and which of them killed it is unknown. So that the others are
+not blamed, a run close to its crash limit is executed alone until it makes progress.
 
-Decides only; `Worker` claims and gives back. Where a worker is busy all the time, nobody waits for it to be alone for long.
+Only decides; `Worker` claims and releases runs. On a worker that is always busy, such a run waits at most a minute to be executed alone.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _PATIENCE_SECONDS = 60.0
 
 
 class Suspects:
-    """What a worker knows of them."""
+    """The suspects that one worker knows of."""
 
     def __init__(self, max_deaths: int):
         self._from = max(1, max_deaths - _LAST_CHANCES)
         self._max_deaths = max_deaths
-        self._alone: tuple[str, tuple[int, str]] | None = None  # the run that is driven alone, and how far it was
-        self._declined: dict[str, float] = {}  # those that were given back because others were driven here, and since when
+        self._alone: tuple[str, tuple[int, str]] | None = None  # the run that is executed alone, and its position at the start
+        self._declined: dict[str, float] = {}  # runs that were released because this worker was busy, and since when
 
     def choose(self, backend: Backend, taken: list[Claimed], busy: bool, decline: Callable[[Claimed], None]) -> list[Claimed]:
-        """Which of the runs that were claimed are to be driven now. The others are declined before any of these is begun."""
+        """Choose which claimed runs to execute now. The others are declined before any of these starts."""
         now = time.monotonic()
         self._declined = {run: since for run, since in self._declined.items() if now - since < 2 * _PATIENCE_SECONDS}
         plain = [one for one in taken if not self._is_suspect(one)]
@@ -46,7 +46,7 @@ class Suspects:
         return plain
 
     def may_begin(self, backend: Backend, row: RunRow, deaths: int, busy: bool) -> bool:
-        """Whether a run outside of queues, which nobody has claimed yet, is to be driven now."""
+        """Whether to execute a run outside of queues, which no worker has claimed yet, now."""
         if not self._from <= deaths < self._max_deaths:
             return True
         if busy:
@@ -65,7 +65,7 @@ class Suspects:
         return now - self._declined.setdefault(run, now) >= _PATIENCE_SECONDS
 
     def one_is_alone(self, backend: Backend, jobs: Container[str]) -> bool:
-        """Whether a suspect is driven that has not got on yet: nothing else is begun meanwhile."""
+        """Whether a suspect is running and has made no progress yet: no other run may start meanwhile."""
         if self._alone is None:
             return False
         run, before = self._alone

@@ -1,7 +1,7 @@
-"""Where a worker drives its runs: plain workflows in threads, async ones as tasks of one event loop.
+"""Where a worker executes its runs: plain workflows in threads, async ones as tasks of one event loop.
 
-One loop for all, because clients and locks of asyncio belong to the loop that they were first used in, and because a thousand runs that wait need no
-thousand threads. The price: code that blocks the loop stops all async runs of the worker, so `Crew.blocked` tells when that happens.
+One loop for all, because asyncio clients and locks belong to the loop that first used them, and because a thousand waiting runs should not
+need a thousand threads. The price: code that blocks the loop stops all async runs of the worker, so `Crew.blocked` reports it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _THREADS_OF_STEPS = 32
 
 
 class Crew:
-    """Threads and one event loop, each started when it is first needed and ended with the block."""
+    """Threads and one event loop. Each starts when it is first needed and ends with the block."""
 
     def __init__(self, concurrency: int):
         self._concurrency = concurrency
@@ -47,20 +47,20 @@ class Crew:
         self._loop.start(function, *args)
 
     def blocked(self) -> str | None:
-        """The line of code that has blocked the event loop for some seconds, told once each time."""
+        """Return the line of code that has blocked the event loop for some seconds, once for each time it blocks."""
         return None if self._loop is None else self._loop.blocked()
 
 
 class LoopThread:
-    """A thread that runs an event loop until it is closed."""
+    """A thread that runs an event loop until `close`."""
 
     def __init__(self, threads: int):
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(threads, "everstep-step"))  # where async runs call plain steps
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
-        self._asked = 0.0  # when a sign of life was asked for; 0 when there is nothing to wait for
-        self._told = False
+        self._asked = 0.0  # when the loop was asked to answer; 0 while no answer is pending
+        self._reported = False
         self._thread = threading.Thread(target=self._serve, name="everstep-loop", daemon=True)
         self._thread.start()
 
@@ -85,16 +85,16 @@ class LoopThread:
         if not self._asked:
             self._asked = now
             self._loop.call_soon_threadsafe(self._answer)
-        elif now - self._asked > BLOCKED_SECONDS and not self._told:
-            self._told = True
+        elif now - self._asked > BLOCKED_SECONDS and not self._reported:
+            self._reported = True
             return self._where()
         return None
 
     def _answer(self) -> None:
-        self._asked, self._told = 0.0, False
+        self._asked, self._reported = 0.0, False
 
     def _where(self) -> str:
-        """The innermost line that the loop's thread is at, outside of the standard library where there is one."""
+        """Return the innermost line that the loop's thread is executing, outside of the standard library if there is one."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         lines = traceback.extract_stack(frame) if frame is not None else []
         home = asyncio.__file__.rpartition("asyncio")[0]
@@ -102,7 +102,7 @@ class LoopThread:
         return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else "unknown"
 
     def close(self) -> None:
-        """Cancel what is left, and return when the thread has ended."""
+        """Cancel the remaining tasks, and return when the thread has ended."""
         asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop).result()
         self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)

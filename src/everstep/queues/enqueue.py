@@ -1,6 +1,6 @@
-"""Puts runs into queues, and says what their limits are. Whoever calls this drives nothing: a worker does.
+"""Puts runs into queues, and sets the limits of queues. Executes nothing: workers do.
 
-A run that waits is a run like any other, with its input in its first record, and can be looked at, paused and cancelled.
+A queued run is a run like any other, with its input in its first record. It can be inspected, paused and cancelled.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from everstep.queues import awaiting
 from everstep.records import Letter, RunRow, Status
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine import owner
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
@@ -38,7 +38,7 @@ _MOST = 2**31 - 1
 
 
 class Enqueued(Shape, frozen=True):
-    """A run that waits in a queue, or was found there. `new` is False if it had been enqueued before."""
+    """An enqueued run. `new` is False if it had been enqueued before."""
 
     id: str
     queue: str
@@ -51,13 +51,13 @@ class Enqueued(Shape, frozen=True):
     @property
     def status(self) -> str:
         row = self._store.backend.run(self.id)
-        return str(row.status) if row is not None else Status.QUEUED.value  # a worker has not seen the order yet
+        return str(row.status) if row is not None else Status.QUEUED.value  # no worker has read the order yet
 
     def wait(self, timeout: float | None = None) -> Outcome:
-        """The outcome, as soon as the run has ended; after `timeout` seconds that of a run which has not.
+        """Return the outcome as soon as the run has ended; after `timeout` seconds, the current outcome of a run that has not.
 
-        In a workflow, outside of its steps, this is a durable wait: the workflow gives its worker's place back and is woken when the run
-        ends, and the outcome is recorded. Anywhere else it blocks.
+        In a workflow, outside of its steps, this is a durable wait: the workflow takes no slot of its worker while it waits, wakes up when
+        the run ends, and records the outcome. Anywhere else it blocks.
         """
         awaiting.check_timeout(timeout)
         here = _workflow_here()
@@ -71,7 +71,7 @@ class Enqueued(Shape, frozen=True):
         return awaiting.outcome_now(self._store, self.id)
 
     async def wait_async(self, timeout: float | None = None) -> Outcome:
-        """Like `wait`, without keeping the event loop of this thread."""
+        """Like `wait`, without blocking the event loop of this thread."""
         awaiting.check_timeout(timeout)
         here = _workflow_here()
         if here is not None:
@@ -90,13 +90,13 @@ class Enqueued(Shape, frozen=True):
 
 
 def _workflow_here() -> Frame | None:
-    """Where the calling code is in a workflow, if it is in one and not inside of a step, which cannot be left halfway."""
+    """Return the frame of the calling workflow; None outside of one, and inside of a step, which cannot stop halfway."""
     here = frame.get()
     return here if here is not None and here.ticket is None and isinstance(here.run, Attempt) and here.run.options.workflow else None
 
 
 class Order(Shape, frozen=True):
-    """One run that is to wait: what of, with what, and where."""
+    """One run to enqueue: its workflow, its input, its queue."""
 
     name: str
     about: dict[str, Any]
@@ -129,7 +129,7 @@ def enqueue(
 
 
 def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued:
-    """Inside a run this is a step, so that a replay enqueues nothing twice. The id follows from the step: dying in it is no harm."""
+    """Enqueue as a step of the calling run, so that a replay enqueues nothing twice. The id is derived from the step: a crash in it is harmless."""
 
     def enqueue(digest: bytes) -> tuple[str, bool]:
         inside = frame.get()
@@ -148,8 +148,8 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
 
 
 class Queue(Shape, frozen=True):
-    """What is in a queue: how many runs are ready, come later, wait for something, are driven; since when the oldest is ready; how many were
-    taken, ended, failed and freed from dead workers in the last `minutes`; and its limits."""
+    """The content of a queue: how many runs are ready, are due later, wait for something, are running; since when the oldest has been ready; how
+    many were taken, ended, failed and freed from dead workers in the last `minutes`; and the limits of the queue."""
 
     name: str
     ready: int
@@ -166,7 +166,7 @@ class Queue(Shape, frozen=True):
 
 
 def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
-    """Return the outcome of a run that another thread or process drives, as soon as it has ended."""
+    """Return the outcome of a run that another thread or process executes, as soon as it has ended."""
     row = find_run(store.backend, run_id)
     return Enqueued(row.id, "", False, store).wait(timeout)
 
@@ -187,7 +187,7 @@ def queues(store: Host, minutes: int) -> list[Queue]:
 def order_of(
     store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
 ) -> Order:
-    """An order, checked: what a worker could only fail with is refused here."""
+    """Return a checked order: an input that no worker could use is refused here."""
     flow = None if isinstance(function, str) else flows.as_workflow(function)
     name = flow.name if flow is not None else check_text(function, "workflow") or ""
     about, chunks = flows.first_words(store, name, stored_input(store, name if flow is None else flow, args, kwargs), flow)
@@ -196,7 +196,7 @@ def order_of(
 
 
 def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
-    """An input as this store keeps it; refused if the workflow, where it is known, cannot take it."""
+    """Return an input as this store saves it; raise if the workflow, when it is known, cannot accept it."""
     if not isinstance(function, str):
         flow = flows.as_workflow(function)
         flows.refuse_misfit(flow, args, kwargs)
@@ -212,8 +212,8 @@ def check_task(task: Task) -> Task:
     check_queue(task.queue)
     if type(task.priority) is not int or not -(2**31) <= task.priority < 2**31:
         raise InvalidArgument(
-            f"priority={task.priority!r:.60} is no whole number from {-(2**31):,} to {2**31 - 1:,}",
-            remedy="Higher ones come first; 0 is what is not urgent.",
+            f"priority must be an integer from {-(2**31):,} to {2**31 - 1:,}, got {task.priority!r:.60}",
+            remedy="Runs with a higher priority start first; the default is 0.",
         )
     check_text(task.key, "key", 200)
     check_text(task.dedupe, "dedupe", 200)
@@ -223,12 +223,12 @@ def check_task(task: Task) -> Task:
 def _microseconds(delay: Any) -> int:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else 0 if delay is None else delay
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= _LONGEST_DELAY:
-        raise InvalidArgument(f"delay={delay!r:.60} is no number of seconds from 0 to {_LONGEST_DELAY:,} (100 years)")
+        raise InvalidArgument(f"delay must be a number of seconds from 0 to {_LONGEST_DELAY:,} (100 years), got {delay!r:.60}")
     return int(seconds * 1_000_000)
 
 
 def commit_of(store: Host, order: Order, id: str) -> Commit:
-    """The commit that makes the run."""
+    """Return the commit that creates the run."""
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
@@ -238,7 +238,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
 
 
 def place(store: Host, order: Order, id: str) -> Enqueued:
-    """Make the run, or find the one that is there."""
+    """Create the run, or find the existing one."""
     try:
         store.backend.commit(commit_of(store, order, id))
     except AlreadyQueued as error:
@@ -251,17 +251,17 @@ def place(store: Host, order: Order, id: str) -> Enqueued:
 
 
 def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
-    """Refuse an id that is taken by a run of another workflow or with another input."""
+    """Raise if the id belongs to a run of another workflow or with another input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
-        raise RunExists(f"run {row.id!r} exists, of another workflow or with another input", remedy="Choose another id.")
+        raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")
 
 
 def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
     check_queue(queue)
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
         if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
-            raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 to {_MOST:,}")
+            raise InvalidArgument(f"{name} must be an integer from 1 to {_MOST:,}, got {value!r:.60}")
     count, seconds = _rate(rate)
     limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
     store.backend.set_fact(LIMITS + queue, None if limits.none else limits.text())
@@ -274,7 +274,7 @@ def _rate(rate: Any) -> tuple[int | None, float]:
         case (int() as count, int() | float() as seconds) if type(count) is int and 1 <= count <= _MOST and 0 < seconds <= 366 * 86_400:
             return count, float(seconds)
     raise InvalidArgument(
-        f"rate={rate!r:.60} is no rate", remedy=f"Give how many, up to {_MOST:,}, in how many seconds, up to a year: rate=(10, 60)."
+        f"rate must be (runs, seconds), got {rate!r:.60}", remedy=f"Give up to {_MOST:,} runs in up to a year: rate=(10, 60)."
     )
 
 

@@ -1,4 +1,4 @@
-"""The processes that drive runs now: workers, and programs that hold runs of their own. Reads only."""
+"""The processes that execute runs now: workers, and programs that execute their own runs. Reads only."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from datetime import datetime
 
 from everstep.backends.contract.core import Query
 from everstep.fields import Shape
-from everstep.queues.presence import Said, said_of
+from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import Status
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.store.views import when
 
 
 class LiveWorker(Shape, frozen=True):
-    """A process that is alive and works on this store.
+    """A live process that works on this store.
 
-    A program that drives runs without being a worker has no queues. `workflows` maps names to versions; `last_seen` is when its lease was
-    last renewed, as far as is known.
+    A program that executes runs without being a worker has no queues. `workflows` maps names to versions; `last_seen` is when the lease was
+    last renewed, None if unknown.
     """
 
     id: str
@@ -32,16 +32,16 @@ class LiveWorker(Shape, frozen=True):
     last_seen: datetime | None
 
     def __str__(self) -> str:
-        return f"{self.id}: process {self.pid} on {self.host}, {', '.join(self.queues) or 'no queues'}, drives {len(self.runs):,} runs"
+        return f"{self.id}: process {self.pid} on {self.host}, {', '.join(self.queues) or 'no queues'}, {len(self.runs):,} runs"
 
 
 def workers(store: Host) -> list[LiveWorker]:
     backend = store.backend
-    said: dict[str, list[Said]] = defaultdict(list)
-    for id, one in said_of(backend):
+    said: dict[str, list[WorkerRecord]] = defaultdict(list)
+    for id, one in worker_records(backend):
         said[id].append(one)
     held: dict[str, list[str]] = defaultdict(list)
-    for status in (Status.RUNNING, Status.QUEUED):  # a run that was just taken is still called queued
+    for status in (Status.RUNNING, Status.QUEUED):  # a run that was just claimed still has the status queued
         for _, row in backend.runs(Query(status=status.value)):
             if row.worker is not None:
                 held[row.worker].append(row.id)

@@ -1,8 +1,8 @@
-"""Runs that are enqueued inside a transaction of the caller's own: they come to be with its commit, or not at all.
+"""Runs that are enqueued inside a transaction of the caller: they are created if it commits, and only then.
 
-The transaction only leaves an order, so that it holds no lock that others wait for. A worker makes a run of it; the id stands in the order, so that
-doing it twice makes one run. In the database of a store on PostgreSQL, orders are in a table of the store. A SQLite file of the
-caller's gets a small table for them, and workers are told to look there.
+The transaction only inserts an order, so it holds no lock that others wait for. A worker makes a run from the order. The order contains the
+run's id, so processing it twice makes one run. In the database of a PostgreSQL store, orders are in a table of the store. A SQLite file of
+the caller gets a small table for them, and the file is named when a worker starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.fields import Shape
 from everstep.queues.enqueue import Order, place
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"
@@ -40,14 +40,14 @@ Left = tuple[int, str, bytes, bytes]
 
 
 class Carried(Shape, frozen=True):
-    """What became of an order: the run that was made, or why none was."""
+    """The result of an order: the created run, or the error that prevented it."""
 
     run: str
     error: EverstepError | None = None
 
 
 def leave(store: Host, order: Order, run: str, connection: Any) -> None:
-    """Put an order into the transaction that is open on a connection, or that this begins."""
+    """Insert an order in the open transaction of a connection; begins one if none is open."""
     said = {
         "name": order.name, "about": order.about, "chunks": order.chunks, "delay": order.delay, "at": clock.now_us(),
         "task": list(order.task),
@@ -61,12 +61,12 @@ def leave(store: Host, order: Order, run: str, connection: Any) -> None:
     sql = backend.order_sql() if has(backend, Outbox) else None
     if sql is None or not callable(getattr(connection, "cursor", None)):
         raise InvalidArgument(
-            f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that {store.url} can be written with",
-            remedy="Give a connection of psycopg to the database that the store is in, or one of sqlite3 to a file of yours.",
+            f"{store.url} cannot be written with {type(connection).__module__}.{type(connection).__qualname__}",
+            remedy="Pass a psycopg connection to the database of the store, or an sqlite3 connection to your own file.",
         )
     cursor = connection.cursor()
     if inspect.isawaitable(cursor) or inspect.iscoroutinefunction(cursor.execute):
-        raise InvalidArgument("an async connection cannot be used here", remedy="Give a connection of psycopg.connect().")
+        raise InvalidArgument("connection must not be async", remedy="Pass a connection of psycopg.connect().")
     cursor.execute(sql, (run.encode(), body, digest))
     cursor.close()
 
@@ -79,7 +79,7 @@ def _leave_in_file(connection: sqlite3.Connection, values: Sequence[Any]) -> Non
 
 
 def carry_out(store: Host, files: Sequence[str | os.PathLike[str]] = ()) -> Iterator[Carried]:
-    """Make runs of the orders that were committed."""
+    """Make runs from the committed orders."""
     outbox: Any = store.backend if has(store.backend, Outbox) else None
     while outbox is not None and (found := outbox.orders(_AT_ONCE)):
         yield from (_carry(store, one) for one in found)
@@ -104,14 +104,14 @@ def _from_file(store: Host, file: str | os.PathLike[str]) -> Iterator[Carried]:
 
 
 def _carry(store: Host, left: Left) -> Carried:
-    """Make the run of one order. Only an order that nothing can ever come of is given up; trouble with the store is raised, and leaves it there."""
+    """Make the run of one order. Drops only orders that can never succeed; a store error is raised, and the order stays."""
     _, run, body, digest = left
     if not isinstance(body, bytes) or sha256(body).digest() != digest:
-        return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue it anew."))
+        return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue the run again."))
     try:
         order = _read(store, body)
     except (Damaged, ValueError, TypeError, KeyError) as error:
-        return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue it anew."))
+        return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue the run again."))
     try:
         return Carried(place(store, order, run).id)
     except (RunExists, Unstorable, InvalidArgument) as error:

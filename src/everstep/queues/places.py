@@ -1,4 +1,4 @@
-"""The place of one run in its queue. Reads one row of the store, or the first record of a run that has ended."""
+"""The queue entry of one run. Reads one row of the store, or the first record of a run that has ended."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def place_of(store: BaseStore, run: str) -> Place | None:
-    """Where a run is in its queue; None if it never was in one, or has ended."""
+    """Return a run's queue entry; None if it was never in a queue, or has ended."""
     return store.backend.place(run)
 
 
 def task_and_place(store: BaseStore, run: RunInfo) -> tuple[Task | None, Place | None]:
-    """What was asked for when a run was enqueued, and its place if it has not ended. Cheap for runs that never were."""
+    """Return the task a run was enqueued with, and its queue entry if it has not ended. Cheap for runs that were never enqueued."""
     if "queue" not in run.meta:
         return None, None
     place = place_of(store, run.id)
@@ -28,7 +28,7 @@ def task_and_place(store: BaseStore, run: RunInfo) -> tuple[Task | None, Place |
 
 
 def _with_deaths(store: BaseStore, place: Place) -> Place:
-    """A place with the deaths of all drivers: it counts by itself only those since the newest record."""
+    """Return the entry with the crashes of all its workers: the stored entry counts only those since the newest record."""
     row = store.backend.run(place.run) if place.deaths else None
     if row is None:
         return place

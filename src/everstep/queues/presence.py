@@ -1,7 +1,7 @@
-"""Says in the store which workers there are: their queues, and their workflows with the versions of their code.
+"""Records in the store which workers exist: their queues, and their workflows with the versions of their code.
 
-A worker has one fact, `worker:ID/N`, from its first look for work until it stops. Whether it lives is told by its lease, as for runs: the
-fact of a worker that died is ignored at once, and any other worker removes it.
+A worker has one property, `worker:ID/N`, from its first look for work until it stops. Its lease decides whether it is alive, as for runs: the
+property of a dead worker is ignored at once, and any other worker removes it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged, EverstepError
 from everstep.runtime import workflow as flows
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 WORKER = "worker:"
 _numbers = itertools.count(1)
 
 
-class Said(NamedTuple):
-    """What one worker says of itself. `workflows` maps each name to its version."""
+class WorkerRecord(NamedTuple):
+    """The record of one worker about itself. `workflows` maps each name to its version."""
 
     queues: list[str]
     concurrency: int
@@ -31,43 +31,43 @@ class Said(NamedTuple):
     workflows: dict[str, str | None]
 
     @classmethod
-    def parse(cls, name: str, text: str) -> Said:
+    def parse(cls, name: str, text: str) -> WorkerRecord:
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
-            raise Damaged(f"the fact {name!r} of a worker cannot be read", remedy="Stop that worker and start it again.") from None
+            raise Damaged(f"the property {name!r} of a worker cannot be read", remedy="Stop that worker and start it again.") from None
 
 
 class Presence:
-    """What a worker keeps in the store about itself while it works."""
+    """The record that a worker keeps in the store about itself while it works."""
 
     def __init__(self, store: Host, queues: Sequence[str], concurrency: int, recover: bool):
         self._store = store
         self._about = (list(queues), concurrency, recover, store.keeper.ttl)
         self._name = f"{WORKER}{store.keeper.worker.id}/{next(_numbers)}"
-        self._told: str | None = None
+        self._written: str | None = None
         self._attends = False
 
-    def tell(self) -> None:
-        """Make known what this worker is and knows; writes only where that is new."""
-        text = json.dumps(Said(*self._about, flows.versions())._asdict())
-        if text != self._told:
+    def record(self) -> None:
+        """Record the worker's queues and workflows; writes only if they changed."""
+        text = json.dumps(WorkerRecord(*self._about, flows.versions())._asdict())
+        if text != self._written:
             self._attend()
             self._store.backend.set_fact(self._name, text)
-            self._told = text
+            self._written = text
 
     def _attend(self) -> None:
         self._store.keeper.attend(again=self._attends)
         self._attends = True
 
     def check(self) -> None:
-        """Now and then: say it again if others took this worker for dead while it was asleep, and forget workers that died."""
+        """Record this worker again if others took it for dead while its process was suspended, and remove the records of dead workers."""
         backend = self._store.backend
         facts = backend.facts(WORKER)
         alive = {worker.id for worker in backend.living()}
         if self._name not in facts or self._store.keeper.worker.id not in alive:
-            self._told = None
-            self.tell()
+            self._written = None
+            self.record()
         for name in facts:
             if name != self._name and worker_in(name) not in alive:
                 backend.set_fact(name, None)
@@ -77,15 +77,15 @@ class Presence:
             return
         self._attends = False
         self._store.keeper.released()
-        with suppress(EverstepError):  # best effort: its lease ends, and others remove the fact
+        with suppress(EverstepError):  # best effort: its lease expires, and others remove the property
             self._store.backend.set_fact(self._name, None)
 
 
 def worker_in(name: str) -> str:
-    """The worker that a fact is about."""
+    """Return the id of the worker that a property describes."""
     return name.removeprefix(WORKER).rpartition("/")[0]
 
 
-def said_of(backend: Backend) -> list[tuple[str, Said]]:
-    """What each worker that has not stopped says of itself, with its id; also of those that died meanwhile."""
-    return [(worker_in(name), Said.parse(name, text)) for name, text in backend.facts(WORKER).items()]
+def worker_records(backend: Backend) -> list[tuple[str, WorkerRecord]]:
+    """Return the id and the record of each worker that has not stopped, including workers that died since."""
+    return [(worker_in(name), WorkerRecord.parse(name, text)) for name, text in backend.facts(WORKER).items()]

@@ -1,8 +1,8 @@
-"""Schedules: runs that are enqueued again and again, by cron and time zone. A store remembers them; any worker fires what is due.
+"""Schedules: runs that are enqueued repeatedly, by cron and time zone. The store keeps the schedules; any worker fires those that are due.
 
-The id of a fired run is the schedule's name and the time that it stands for. So it does not matter how many workers see that it is due, or
-that one dies between firing and noting it: of one id there is one run. What was fired is noted beside a schedule, never in it: a worker that
-fires cannot undo what somebody changes at that moment.
+The id of a fired run is the schedule's name and the scheduled time. So several workers may see that a time is due, and one may die between
+firing and recording it: there is one run for each id. Fire times are recorded beside the schedule, never in it: a worker that fires cannot
+overwrite a change that a user makes at the same moment.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from everstep.fields import Shape
 from everstep.ids import check_tag
 from everstep.queues import enqueue as queueing
 from everstep.runtime import workflow as flows
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"
-_LATE = 60_000_000  # what is later than this was missed
+_LATE = 60_000_000  # a time that is later than this was missed
 _MOST = 1_000
 
 
 class Schedule(Shape, frozen=True):
-    """A workflow that is enqueued at the times of `cron` in the time zone `zone`. `missed` says what happens with times at which no worker was
-    there: they are fired `once` for all of them, `skip`ped, or `all` fired, each for itself (the last thousand). `next` is the next time."""
+    """A workflow that is enqueued at the times of `cron` in the time zone `zone`. `missed` says what to do with times at which no worker was
+    running: fire `once` for all of them, `skip` them, or fire `all` of them (the last thousand). `next` is the next time."""
 
     name: str
     workflow: str
@@ -48,7 +48,7 @@ class Schedule(Shape, frozen=True):
 
 
 class Fired(Shape, frozen=True):
-    """A run that was enqueued by a schedule, or why none could be."""
+    """A run that a schedule enqueued, or the error that prevented it."""
 
     schedule: str
     run: str = ""
@@ -58,11 +58,11 @@ class Fired(Shape, frozen=True):
 def schedule(
     store: Host, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], cron: str, zone: str, missed: Missed, task: Task
 ) -> Schedule:
-    """Remember a schedule, or change the one of that name. Its first time is the next one from now on; one that had the same times goes on with
-    them: a program that says at its start what its schedules are forgets nothing that came while it was away."""
+    """Save a schedule, or change the one with this name. It first fires at the next time from now. If cron and zone did not change, its next
+    time stays: a program that sets its schedules at every start loses no time that was missed while it was down."""
     check_tag(name, "name of a schedule")
     if missed not in get_args(Missed):
-        raise InvalidArgument(f"missed={missed!r:.60} is no choice", remedy=f"Use {', '.join(get_args(Missed))}.")
+        raise InvalidArgument(f"missed must be one of {', '.join(get_args(Missed))}, got {missed!r:.60}")
     order = queueing.order_of(store, function, args, kwargs, task, None)
     stored = queueing.stored_input(store, function, args, kwargs)
     following = next(times(cron, zone, clock.now_us()))
@@ -78,7 +78,7 @@ def schedule(
 
 
 def _known(store: Host, name: str) -> dict[str, Any]:
-    """What is remembered under a name; nothing if that cannot be read, for it is about to be replaced."""
+    """Return the schedule saved under a name; empty if it cannot be read, because the caller replaces it."""
     text = store.backend.fact(PREFIX + name)
     with suppress(Damaged):
         return _read(PREFIX + name, text, store.backend.fact(FIRED + name)) if text is not None else {}
@@ -98,7 +98,7 @@ def schedules(store: Host) -> list[Schedule]:
 
 
 def _all(store: Host) -> list[tuple[str, str, str | None]]:
-    """Each schedule, and what was noted of its firing."""
+    """Return each schedule with the record of its last firing."""
     known = store.backend.facts(PREFIX)
     fired = store.backend.facts(FIRED) if known else {}
     return [(name, text, fired.get(FIRED + name.removeprefix(PREFIX))) for name, text in known.items()]
@@ -110,11 +110,11 @@ def _read(name: str, text: str, fired: str | None) -> dict[str, Any]:
         of, _, following = (fired or "").partition(" ")
         return {**said, "next": int(following if of == _digest(text) else said["next"]), "task": dict(said["task"])}
     except (ValueError, TypeError, KeyError):
-        raise Damaged(f"the {name.replace(':', ' ', 1)} cannot be read", remedy="Set it anew.") from None
+        raise Damaged(f"the {name.replace(':', ' ', 1)} cannot be read", remedy="Set it again.") from None
 
 
 def _digest(text: str) -> str:
-    """What a schedule is known by: what was noted of another one of its name does not hold for it."""
+    """Return the identity of a schedule: fire times of an earlier schedule with this name do not count."""
     return sha256(text.encode()).hexdigest()[:32]
 
 
@@ -128,7 +128,7 @@ def _parse(store: Host, name: str, said: dict[str, Any]) -> Schedule:
 
 
 def times(cron: str, zone: str, moment: int, back: bool = False) -> Iterator[int]:
-    """The times of a cron expression after a moment, or `back` from it, in microseconds. An hour that a clock change skips or repeats is fired once."""
+    """Yield the times of a cron expression after a moment, or `back` from it, in microseconds. An hour that a clock change skips or repeats fires once."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     from cronsim import CronSim, CronSimError
@@ -136,23 +136,23 @@ def times(cron: str, zone: str, moment: int, back: bool = False) -> Iterator[int
     try:
         here = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-        raise InvalidArgument(f"{zone!r:.60} is no time zone", remedy="Give a name such as 'Europe/Berlin' or 'UTC'.") from None
+        raise InvalidArgument(f"unknown time zone {zone!r:.60}", remedy="Give a name such as 'Europe/Berlin' or 'UTC'.") from None
     try:
         following = CronSim(cron, datetime.fromtimestamp(moment / 1e6, here), reverse=back)
     except (CronSimError, TypeError, AttributeError) as error:
         raise InvalidArgument(
-            f"{cron!r:.60} is no cron expression: {error}", remedy="Give minute, hour, day, month and weekday: '30 9 * * 1-5'."
+            f"invalid cron expression {cron!r:.60}: {error}", remedy="Give minute, hour, day, month and weekday: '30 9 * * 1-5'."
         ) from None
     found = False
     for at in following:
         found = True
         yield int(at.astimezone(UTC).timestamp()) * 1_000_000
     if not found:
-        raise InvalidArgument(f"{cron!r:.60} never comes")
+        raise InvalidArgument(f"cron expression {cron!r:.60} never matches a time")
 
 
 def fire(store: Host, now: int) -> list[Fired]:
-    """Enqueue what is due. One that cannot be enqueued keeps no other from it."""
+    """Enqueue the runs that are due. A schedule that fails does not keep the others from firing."""
     fired: list[Fired] = []
     for name, text, noted in _all(store):
         try:
@@ -171,13 +171,13 @@ def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> 
     plan = _parse(store, name, said)
     task = Task(**said["task"])
     fired = [run for at in due if (run := _enqueue(store, plan, task, at)) is not None]
-    if store.backend.fact(name) == text:  # else there is nothing left that this could be noted of
+    if store.backend.fact(name) == text:  # else the schedule was changed or removed: there is nothing to record this for
         store.backend.set_fact(FIRED + plan.name, f"{_digest(text)} {following}")
     return fired
 
 
 def _due(said: dict[str, Any], now: int) -> tuple[list[int], int]:
-    """The times that are to be fired now, and the next one after that. Gone back from now: however many were missed, few are looked at."""
+    """Return the times to fire now, and the next time after them. Searches backwards from now, so that a long outage costs little."""
     following = next(times(said["cron"], said["zone"], now))
     wanted = _MOST if said["missed"] == "all" else 1
     due: list[int] = []
@@ -185,7 +185,7 @@ def _due(said: dict[str, Any], now: int) -> tuple[list[int], int]:
         if at < said["next"] or len(due) == wanted:
             break
         due.append(at)
-    due = due or [said["next"]]  # a time of the day that a clock change moved may look another one from behind
+    due = due or [said["next"]]  # searched backwards, a time that a clock change moved may come out different
     if said["missed"] == "skip":
         due = [at for at in due if now - at <= _LATE]
     return due[::-1], following
@@ -198,4 +198,4 @@ def _enqueue(store: Host, plan: Schedule, task: Task, at: int) -> Fired | None:
     try:
         return Fired(plan.name, run) if queueing.place(store, order, run).new else None
     except RunExists:
-        return None  # of that time there is a run already, with the input that the schedule had then
+        return None  # a run for that time exists already, with the input that the schedule had then

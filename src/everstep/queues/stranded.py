@@ -1,6 +1,6 @@
 """Runs that no live worker will take, and why. Reads only.
 
-A worker takes runs of its own queues, of workflows that it knows, and of its version if other code could contradict what is recorded (see
+A worker takes runs of its own queues, of workflows that it knows, and of its version if other code could contradict the recorded steps (see
 `store.driven`). Outside of queues it takes runs that wait or whose process died, unless it was started without `recover`.
 """
 
@@ -13,9 +13,9 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import Place
 from everstep.errors import EverstepError
 from everstep.fields import Shape
-from everstep.queues.presence import Said, said_of
+from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import RunRow, Status
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.workflow import beginning
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.refs import verified
@@ -24,7 +24,7 @@ _LAST = (1 << 62) - 1
 
 
 class Stranded(Shape, frozen=True):
-    """A run that no live worker will take. `version` is that of the code that drove it last; `queue` is None outside of queues."""
+    """A run that no live worker will take. `version` is that of the code that last executed it; `queue` is None outside of queues."""
 
     run: str
     queue: str | None
@@ -45,7 +45,7 @@ class _Candidate(NamedTuple):
 def stranded(store: Host) -> list[Stranded]:
     backend = store.backend
     alive = {worker.id for worker in backend.living()}
-    workers = [said for worker, said in said_of(backend) if worker in alive]
+    workers = [said for worker, said in worker_records(backend) if worker in alive]
     found: list[Stranded] = []
     for candidate in [*_queued(backend, alive), *_outside(backend)]:
         one = _look_at(store, candidate, workers)
@@ -55,7 +55,7 @@ def stranded(store: Host) -> list[Stranded]:
 
 
 def _queued(backend: Backend, alive: set[str]) -> Iterator[_Candidate]:
-    """The runs of queues that nobody drives, unless an operator paused them."""
+    """Yield the queued runs that no worker executes, except those that an operator paused."""
     for place in backend.places():
         if place.worker not in alive:
             row = backend.run(place.run)
@@ -68,7 +68,7 @@ def _is_paused(backend: Backend, place: Place) -> bool:
 
 
 def _outside(backend: Backend) -> Iterator[_Candidate]:
-    """The runs of workflows outside of queues that a worker would have to take: now, or when what they wait for has come."""
+    """Yield the runs of workflows outside of queues that need a worker: now, or when their wait ends."""
     failed = {run for run in backend.due(_LAST, outside=True) if any(letter.name == "retry" for letter in backend.letters(run))}
     rows = [row for status in (Status.RUNNING, Status.WAITING) for _, row in backend.runs(Query(status=status.value))]
     rows += [row for run in sorted(failed) if (row := backend.run(run)) is not None and row.status == Status.FAILED]
@@ -79,13 +79,13 @@ def _outside(backend: Backend) -> Iterator[_Candidate]:
             yield _Candidate(row, None)
 
 
-def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Stranded | None:
+def _look_at(store: Host, candidate: _Candidate, workers: list[WorkerRecord]) -> Stranded | None:
     row, queue = candidate
     version = None
     try:
         said = beginning(store, verified(row, store.backend.seal))
         if "workflow" not in said:
-            return None  # a loop of a program's own, which no worker drives
+            return None  # opened with store.run(): no worker executes it
         before = driven(store.backend, row, said)
         version = before.version
         reason = _reason(candidate, workers, version, lambda mine: may_drive(before, has_begun(store.backend, row), mine))
@@ -94,8 +94,8 @@ def _look_at(store: Host, candidate: _Candidate, workers: list[Said]) -> Strande
     return None if reason is None else Stranded(row.id, queue, row.workflow, version, row.status, reason)
 
 
-def _reason(candidate: _Candidate, workers: list[Said], version: str | None, fits: Callable[[str | None], bool]) -> str | None:
-    """Why no worker takes a run; None if one does."""
+def _reason(candidate: _Candidate, workers: list[WorkerRecord], version: str | None, fits: Callable[[str | None], bool]) -> str | None:
+    """Return why no worker takes a run; None if one does."""
     row, queue = candidate
     name = row.workflow or ""
     serving = [one for one in workers if (queue in one.queues if queue is not None else one.recover)]
@@ -108,4 +108,4 @@ def _reason(candidate: _Candidate, workers: list[Said], version: str | None, fit
     if any(fits(one.workflows[name]) for one in knowing):
         return None
     has = ", ".join(sorted({str(one.workflows[name]) for one in knowing}))
-    return f"it was driven by version {version} of {name!r}; live workers{where} have version {has}"
+    return f"version {version} of {name!r} executed it last; live workers{where} have version {has}"

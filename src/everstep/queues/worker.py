@@ -1,8 +1,8 @@
-"""A process that drives runs: takes them from queues, goes on with those whose worker died, wakes those whose time has come.
+"""A process that executes runs: takes them from queues, resumes those whose worker died, wakes those whose wait has ended.
 
-One thread looks for work and gives it to a `Crew`, which drives plain workflows in threads and async ones in one event loop. It sleeps until
-the store's bell rings, a run ends or something gets ready, and looks by itself once a second in case a wake-up was lost. Any worker frees the
-runs of any dead one, so no worker is in charge and nothing needs configuration. A failure of one run ends that attempt alone.
+One thread looks for work and passes it to a `Crew`, which executes plain workflows in threads and async ones in one event loop. The thread
+sleeps until the store's bell rings, a run ends or a run gets ready, and checks once a second in case a wake-up was lost. Any worker frees the
+runs of any dead one, so no worker is in charge and nothing needs configuration. A failure of one run ends that attempt only.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from everstep.queues.enqueue import DEFAULT, check_queue
 from everstep.queues.presence import Presence
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow as flows
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits import signals
-from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, give_back, recorded_deaths
+from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import control
-from everstep.store.queue_places import restore_places
+from everstep.store.queue_entries import restore_entries
 from everstep.threads.bell import Bell
 from everstep.threads.offload import offload
 
@@ -60,23 +60,23 @@ _LONGEST_PAUSE = 60.0
 _READ_AGAIN = 3
 _GRACE_SECONDS = 5.0  # longer than the pause between two renewals of a lease
 
-Told = Callable[[dict[str, Any]], None]
-Prepare = Callable[[], Any]  # reads what an attempt needs, and gives the attempt
+Listener = Callable[[dict[str, Any]], None]
+Prepare = Callable[[], Any]  # reads what an attempt needs, and returns the attempt
 
 
 class Job(Shape):
-    """One run that is driven here."""
+    """One run that this worker executes."""
 
     run: str
     workflow: str | None
     queue: str | None
     attempt: Any = None
-    told_to_stop: bool = False
+    asked_to_stop: bool = False
     began: float = field(default_factory=time.monotonic)
 
 
 class Counts(Shape):
-    """What a worker has done."""
+    """How many runs a worker has taken, and how they ended."""
 
     taken: int = 0
     succeeded: int = 0
@@ -90,7 +90,7 @@ class Counts(Shape):
 
 
 class Worker:
-    """Drives runs until it is told to stop. `tell` hears of everything that happens, from any thread."""
+    """Executes runs until `stop`. Calls `tell` with every event, from any thread."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class Worker:
         recover: bool = True,
         max_deaths: int = MAX_DEATHS,
         orders_in: Sequence[str | os.PathLike[str]] = (),
-        tell: Told | None = None,
+        tell: Listener | None = None,
     ):
         if isinstance(queues, str) or not queues:
-            raise InvalidArgument(f"queues={queues!r:.60} are no queues", remedy="Give a list of names.")
+            raise InvalidArgument(f"queues must be a list of names, got {queues!r:.60}", remedy='Give at least one name: ["default"].')
         for name, value in (("concurrency", concurrency), ("max_deaths", max_deaths)):
             if type(value) is not int or value < 1:
-                raise InvalidArgument(f"{name}={value!r:.60} is no whole number from 1 on")
+                raise InvalidArgument(f"{name} must be an integer of at least 1, got {value!r:.60}")
         self.queues = [check_queue(queue) for queue in queues]
         self.concurrency = concurrency
         self.counts = Counts()
@@ -119,63 +119,63 @@ class Worker:
         self._orders_in = list(orders_in)
         self._tell = tell or (lambda _: None)
         self._bell = Bell()
-        self._ear = signals.Ear()
+        self._stop_flag = signals.StopFlag()
         self._lock = threading.Lock()
-        self._left: dict[str, float] = {}  # runs that cannot be driven here, and until when they are not asked for
+        self._left: dict[str, float] = {}  # runs that this worker cannot execute, and until when it does not ask for them
         self._unfit: dict[str, str] = {}  # schedules that cannot be fired, and why
         self._broken: dict[str, int] = {}  # runs under which the store failed, and how often in a row
         self._hopeless: StoreFailed | None = None
         self._suspects = Suspects(max_deaths)
         self._looked = self._orphans = self._checked = 0.0
-        self._lenient_until = 0.0  # after an outage: who could not renew a lease for so long is not taken for dead at once
+        self._lenient_until = 0.0  # after an outage: until then, workers that could not renew their leases are not taken for dead
         self._presence = Presence(store, self.queues, concurrency, recover)
-        self._heard: int | None = None  # a signal that nobody was told of yet
+        self._signal: int | None = None  # a signal that was not reported yet
 
     def run(self, until_idle: bool = False) -> None:
-        """Work until somebody stops it; with `until_idle`, until nothing is left that this worker could drive.
+        """Work until `stop` is called; with `until_idle`, until no run is left that this worker could execute.
 
-        It then waits for runs of its queues that get ready later. A run outside of queues counts only if it is due now, or its process died.
+        `until_idle` waits for runs of its queues that get ready later. A run outside of queues counts only if it is due now, or its process died.
 
         Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
         """
         silence = self._store.backend.bell(self._bell.ring)
-        restored = self._restore_places()
+        restored = self._restore_entries()
         about = {"restored": restored} if restored else {}
-        self._say("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
+        self._report("started", worker=self._store.keeper.worker.id, queues=self.queues, concurrency=self.concurrency, **about)
         try:
-            with self._hearing_signals(), Crew(self.concurrency) as crew:
+            with self._handling_signals(), Crew(self.concurrency) as crew:
                 self._loop(crew, until_idle)
         finally:
             silence()
             self._presence.end()
-            self._tell_of_signal()
-            self._say("stopped")
+            self._report_signal()
+            self._report("stopped")
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Take nothing new, and have each run stop at the end of its step; others go on with it at once."""
+        """Take no new runs, and stop each run at the end of its step; other workers resume it at once."""
         self.stopping = True
-        self._ear.heard = self._ear.heard or number
+        self._stop_flag.signal = self._stop_flag.signal or number
         self._bell.ring()
 
-    def _restore_places(self) -> list[str]:
-        """Places that were lost are put back before anything is taken. A store that cannot be reached now is no reason not to start."""
+    def _restore_entries(self) -> list[str]:
+        """Restore lost queue entries before taking any run. The worker also starts if the store cannot be reached now."""
         try:
-            return restore_places(self._store.backend)
+            return restore_entries(self._store.backend)
         except EverstepError as error:
-            self._say("trouble", error=str(error), code=error.code)
+            self._report("trouble", error=str(error), code=error.code)
             return []
 
     def _loop(self, crew: Crew, until_idle: bool) -> None:
         while True:
             self._bell.clear()
-            self._tell_of_signal()
+            self._report_signal()
             busy = True
             try:
                 busy = self._work(crew) or (until_idle and self._has_more(crew))
             except StoreClosed:
                 raise
-            except EverstepError as error:  # the store may be back soon, and nothing is lost meanwhile
-                self._say("trouble", error=str(error), code=error.code)
+            except EverstepError as error:  # the store may be back soon, and nothing is lost in the meantime
+                self._report("trouble", error=str(error), code=error.code)
                 self._end_if_hopeless(error)
                 self._bell.wait(LOOK_SECONDS)
             if not self.jobs and (self.stopping or (until_idle and not busy)):
@@ -185,37 +185,37 @@ class Worker:
             raise self._hopeless
 
     def _end_if_hopeless(self, error: EverstepError) -> None:
-        """A store whose disk failed is written no more by this process: the worker drains and ends with that error, and whoever started it starts it again."""
+        """End the worker if the disk of its store failed: this process cannot write the store any more. The worker drains and raises the error."""
         if isinstance(error, StoreFailed) and error.lasting and self._hopeless is None:
             self._hopeless = error
             self.stop()
 
     def _work(self, crew: Crew) -> bool:
-        """Look for work; gives whether there is any."""
+        """Look for work; return whether there is any."""
         if self.stopping:
             self._stop_idle()
             return False
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
-        not_these = [*self._left, *list(self.jobs)]  # also what is driven here: others take it for abandoned if this process was asleep
+        not_these = [*self._left, *list(self.jobs)]  # also the runs executed here: after a suspend, their leases may look expired
         taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []
         taken = [counted(self._store, claimed) for claimed in taken]
         for claimed in self._suspects.choose(self._store.backend, taken, bool(self.jobs), self._decline):
             self._begin(crew, claimed)
-        self._carry_out_orders()  # after that: what is wrong with an order or a schedule keeps nobody from working
+        self._carry_out_orders()  # after claiming: a bad order or schedule must not keep the worker from its runs
         self._look_after_others(crew)
         return bool(taken) or bool(self.jobs)
 
     def _stop_idle(self) -> None:
-        """Async runs that are not in a step have nothing to finish."""
+        """Stop async runs that are not in a step: they have nothing to finish."""
         for job in list(self.jobs.values()):
-            if job.attempt is not None and not job.told_to_stop:
-                job.told_to_stop = True
+            if job.attempt is not None and not job.asked_to_stop:
+                job.asked_to_stop = True
                 signals.stop_idle(job.attempt.run)
 
     def _has_more(self, crew: Crew) -> bool:
-        """Whether something can be driven here: a run of a queue that gets ready by itself, or one outside of queues that is due now."""
+        """Whether this worker can execute another run: a queued one that gets ready by itself, or one outside of queues that is due now."""
         if self._store.keeper.owes:
-            return True  # runs that the store failed under, and that are not given back yet
+            return True  # runs under which the store failed, and that are not released yet
         for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
             if place.ready is not None and self._can_take(self._store.backend.run(place.run)):
                 return True
@@ -225,7 +225,7 @@ class Worker:
         return self._wake(crew) or adopted
 
     def _can_take(self, row: RunRow | None) -> bool:
-        """Whether a run can be driven here, now or in a moment."""
+        """Whether this worker can execute a run, now or in a moment."""
         if row is None or row.workflow not in flows.known():
             return False
         return row.id in self._broken or self._left.get(row.id, 0.0) - time.monotonic() <= LOOK_SECONDS
@@ -240,15 +240,15 @@ class Worker:
         self._submit(crew, job, lambda: flows.take_up(self._store, claimed, self._max_deaths), before=claimed.before)
 
     def _decline(self, claimed: Claimed) -> None:
-        """Leave a run to a worker that has nothing else to do, or to this one when it has."""
+        """Leave a run to an idle worker, or to this one when it is idle."""
         self._left[claimed.run] = time.monotonic() + LOOK_SECONDS
         self._store.keeper.released()
-        give_back(self._store, claimed)
+        release_claimed(self._store, claimed)
 
     def _submit(self, crew: Crew, job: Job, prepare: Prepare, **about: Any) -> None:
         self.jobs[job.run] = job
         said = {name: value for name, value in about.items() if value is not None}
-        self._say("taken", run=job.run, workflow=job.workflow, queue=job.queue, **said)
+        self._report("taken", run=job.run, workflow=job.workflow, queue=job.queue, **said)
         flow = flows.by_name(job.workflow or "")
         if flow is not None and flow.is_async:
             crew.task(self._drive_task, job, prepare)
@@ -256,8 +256,8 @@ class Worker:
             crew.thread(self._drive, job, prepare)
 
     def _drive(self, job: Job, prepare: Prepare) -> None:
-        """Drive a run in this thread."""
-        signals.ear.set(self._ear)
+        """Execute a run in this thread."""
+        signals.stop_flag.set(self._stop_flag)
         outcome, problem = None, None
         try:
             attempt = job.attempt = prepare()
@@ -267,8 +267,8 @@ class Worker:
         self._ended(job, outcome, problem)
 
     async def _drive_task(self, job: Job, prepare: Prepare) -> None:
-        """Drive a run in this task."""
-        signals.ear.set(self._ear)
+        """Execute a run in this task."""
+        signals.stop_flag.set(self._stop_flag)
         outcome, problem = None, None
         try:
             attempt = job.attempt = await offload(prepare)
@@ -284,17 +284,17 @@ class Worker:
             self._broken.pop(job.run, None)
             if outcome is not None:
                 self._settled(job, outcome)
-        except (Interrupted, SystemExit, asyncio.CancelledError) as error:  # the worker is to stop, or the whole program
+        except (Interrupted, SystemExit, asyncio.CancelledError) as error:  # the worker or the whole program must stop
             stopped = error if isinstance(error, Interrupted) else error.__cause__
             self._count("given_back", job, "given back", reason=getattr(stopped, "reason", None) or str(error) or "stopped")
         except (LostLease, Conflict, LeaseHeld, NotFound) as error:
             self._count("lost", job, "lost", error=str(error))
         except (UnknownWorkflow, DefinitionChanged) as error:
             self._leave(job.run, error.message)
-        except (StoreError, TransactionUnknown) as error:  # no fault of the run: any worker that reaches the store continues it
+        except (StoreError, TransactionUnknown) as error:  # not a failure of the run: any worker that reaches the store continues it
             self._put_off(job, error)
             self._end_if_hopeless(error)
-        except Damaged as error:  # a disk that fails for a moment is reported as damage, too: it is read again before the run is left alone
+        except Damaged as error:  # a brief disk failure is reported as damage, too: read it again before leaving the run alone
             if self._broken.get(job.run, 0) >= _READ_AGAIN:
                 self._leave(job.run, f"{type(error).__qualname__}: {error}")
             else:
@@ -306,7 +306,7 @@ class Worker:
             self._bell.ring()
 
     def _put_off(self, job: Job, error: EverstepError) -> None:
-        """Leave a run alone for a while under which the store failed: longer each time, since each time costs a step."""
+        """Skip a run for a while after the store failed under it: longer each time, since each attempt costs a step."""
         times = self._broken[job.run] = self._broken.get(job.run, 0) + 1
         self._left[job.run] = time.monotonic() + min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
         self._count("given_back", job, "given back", reason=error.message, code=error.code)
@@ -315,7 +315,7 @@ class Worker:
         if outcome.reason == DEAD:
             self.counts.dead += 1
             error = outcome.error.message if isinstance(outcome.error, EverstepError) else str(outcome.error)
-            self._say("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
+            self._report("dead-letter", run=job.run, workflow=job.workflow, deaths=outcome.report.deaths, error=error)
             return
         name = outcome.status if outcome.status in ("succeeded", "failed", "waiting", "cancelled") else "given_back"
         said = {} if outcome.error is None else {"error": f"{type(outcome.error).__qualname__}: {outcome.error}"}
@@ -324,7 +324,7 @@ class Worker:
         self._count(name, job, outcome.status, **said)
 
     def _look_after_others(self, crew: Crew) -> None:
-        """Once a second: what dead workers left, what is to be fired, and what waits outside of queues."""
+        """Once a second: free runs of dead workers, fire schedules, and resume runs outside of queues."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -333,7 +333,7 @@ class Worker:
         self._looked = now
         where = crew.blocked()
         if where is not None:
-            self._say("blocked", where=where)
+            self._report("blocked", where=where)
         backend = self._store.backend
         for run in [run for run, until in self._left.items() if until < now]:
             del self._left[run]
@@ -341,8 +341,8 @@ class Worker:
         lenient = now < self._lenient_until
         freed = 0 if lenient else backend.free()
         if freed:
-            self._say("freed", runs=freed)
-        self._give_back_unknown()
+            self._report("freed", runs=freed)
+        self._release_unknown()
         self._fire()
         if self._recover:
             self._wake(crew)
@@ -351,40 +351,40 @@ class Worker:
                 self._adopt(crew)
 
     def _be_present(self, now: float) -> None:
-        self._presence.tell()
+        self._presence.record()
         if now - self._checked >= ORPHANS_SECONDS:
             self._checked = now
             self._presence.check()
 
     def _fire(self) -> None:
-        """What schedules have due. One that cannot be fired is told of when that is new, not every second."""
+        """Fire the schedules that are due. A schedule that fails is reported when its error is new, not every second."""
         unfit: dict[str, str] = {}
         for fired in schedules.fire(self._store, clock.now_us()):
             if fired.error is None:
-                self._say("fired", schedule=fired.schedule, run=fired.run)
+                self._report("fired", schedule=fired.schedule, run=fired.run)
                 continue
             unfit[fired.schedule] = error = f"schedule {fired.schedule!r} cannot be fired: {fired.error}"
             if self._unfit.get(fired.schedule) != error:
-                self._say("trouble", error=error, code=fired.error.code)
+                self._report("trouble", error=error, code=fired.error.code)
         self._unfit = unfit
 
     def _carry_out_orders(self) -> None:
-        """What was enqueued inside a transaction of somebody's own."""
+        """Make runs from the orders that users left in their own transactions."""
         for done in outbox.carry_out(self._store, self._orders_in):
             if done.error is None:
-                self._say("ordered", run=done.run)
+                self._report("ordered", run=done.run)
             else:
-                self._say("refused", run=done.run, error=str(done.error), code=done.error.code)
+                self._report("refused", run=done.run, error=str(done.error), code=done.error.code)
 
-    def _give_back_unknown(self) -> None:
-        """The answer to a claim may have been lost with its connection: then this worker has runs that it does not know of."""
+    def _release_unknown(self) -> None:
+        """Release runs that this worker holds without knowing: the answer to a claim may have been lost with its connection."""
         for row in self._store.keeper.unknown():
             self._store.keeper.release(row)
 
     def _wake(self, crew: Crew) -> bool:
-        """Runs that wait outside of queues and whose time has come: children of others, and what a program started and left.
+        """Resume runs outside of queues whose wait has ended: children of other runs, and runs that a program started and left.
 
-        Gives whether there are any for this worker. Those that it can't drive take no place from the others, nor do damaged ones.
+        Returns whether there are any for this worker. Runs that it cannot execute, and damaged ones, take no slot from the others.
         """
         found = False
         for run in control.due_or_damaged(self._store):
@@ -397,7 +397,7 @@ class Worker:
         return found
 
     def _adopt(self, crew: Crew) -> bool:
-        """Runs outside of queues whose process died. Gives whether there are any for this worker."""
+        """Resume runs outside of queues whose process died. Returns whether there are any for this worker."""
         backend = self._store.backend
         held = {row.worker: row for _, row in backend.runs(Query(status=Status.RUNNING.value)) if row.worker is not None}
         dead = {worker for worker, row in held.items() if backend.holder(row) is None}
@@ -418,13 +418,13 @@ class Worker:
             self._submit(crew, job, lambda: flows.recover(self._store, row.id, self._max_deaths))
 
     def _leave(self, run: str, reason: str) -> None:
-        """A run that cannot be driven here is not asked for again for a while: another worker may know it."""
+        """Skip a run that this worker cannot execute for a while: another worker may know its workflow."""
         self._broken.pop(run, None)
         self._left[run] = time.monotonic() + _FORGET_SECONDS
-        self._say("left", run=run, reason=reason)
+        self._report("left", run=run, reason=reason)
 
     def _nap(self) -> float:
-        """How long there is nothing to do unless the bell rings."""
+        """Return how many seconds there is nothing to do unless the bell rings."""
         if self.stopping or len(self.jobs) >= self.concurrency:
             return LOOK_SECONDS
         with suppress(EverstepError):  # the next look meets the same trouble and reports it
@@ -437,35 +437,35 @@ class Worker:
     def _count(self, name: str, job: Job, what: str, **said: Any) -> None:
         with self._lock:
             setattr(self.counts, name, getattr(self.counts, name) + 1)
-        self._say(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
+        self._report(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
 
-    def _say(self, what: str, **said: Any) -> None:
-        """Tell of something. A listener that fails is told of the next thing all the same, and keeps nobody from working."""
+    def _report(self, what: str, **said: Any) -> None:
+        """Report an event. If the listener fails, the worker continues and reports the next event to it all the same."""
         try:
             self._tell({"event": what, "at": clock.now_us(), **said})
-        except Exception as error:  # noqa: BLE001 - it is the listener's
-            warnings.warn(f"tell of a worker failed at {what!r}: {type(error).__qualname__}: {error}", stacklevel=2)
+        except Exception as error:  # noqa: BLE001 - the listener's own failure
+            warnings.warn(f"tell raised {type(error).__qualname__} for the worker event {what!r}: {error}", stacklevel=2)
 
-    def _tell_of_signal(self) -> None:
-        """Not from the handler: that runs in the midst of whatever the main thread does, which may be telling something."""
-        number, self._heard = self._heard, None
+    def _report_signal(self) -> None:
+        """Report a signal. Not done in the handler: it interrupts the main thread anywhere, also while it reports an event."""
+        number, self._signal = self._signal, None
         if number is not None:
-            self._say("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
+            self._report("stopping", signal=signal.Signals(number).name, runs=len(self.jobs))
 
     @contextmanager
-    def _hearing_signals(self) -> Iterator[None]:
-        """The first signal drains, the second one ends the process: what it was doing is taken over like that of any dead one."""
+    def _handling_signals(self) -> Iterator[None]:
+        """Handle signals: the first one drains the worker, the second one ends the process, whose runs are taken over as after a crash."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        def heard(number: int, stack: Any) -> None:
+        def handle(number: int, stack: Any) -> None:
             if self.stopping:
                 os._exit(128 + number)
-            self._heard = number
+            self._signal = number
             self.stop(number)
 
-        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

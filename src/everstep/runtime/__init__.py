@@ -1,1 +1,1 @@
-"""Drives runs: `run` is the handle that writes one, `engine` is one attempt at it, `aio` is the same without blocking."""
+"""Executes runs: `run` is the handle that writes one, `engine` is one attempt at it, `aio` is the same without blocking."""

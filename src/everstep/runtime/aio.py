@@ -1,14 +1,14 @@
 """The same handles for asyncio: `async with store.run(id) as run` and `async with everstep.open() as store`.
 
-Thin: `tasks.writer` makes commits durable without keeping the loop, `tasks.in_task` runs steps, `tasks.parking` waits at gates and timers.
-What reads from disk goes to worker threads. There is no second implementation here.
+Thin: `tasks.writer` makes commits durable without blocking the loop, `tasks.in_task` runs steps, `tasks.parking` waits at gates and timers.
+Reads from disk run in worker threads. There is no second implementation here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from asyncio.events import _get_running_loop  # current_task() asks for it by a slower way, and raises where no loop runs
+from asyncio.events import _get_running_loop  # current_task() uses a slower function, which raises without a running loop
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -27,26 +27,26 @@ from everstep.store.views import Checkpoint
 from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
-    from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.engine_store import Host
     from everstep.runtime.steps.open_step import AsyncOpenStep
 
-_MOST_SECONDS = 5.0  # that a cancelled task waits for the thread that opens or leaves its run
+_MOST_SECONDS = 5.0  # a cancelled task waits at most this long for the thread that opens or closes its run
 
 
 async def _soon(done: asyncio.Future[Any]) -> None:
-    """Wait for a thread that opens or leaves a run, in a task that was cancelled: whoever cancelled it then finds the run closed."""
+    """Wait, in a cancelled task, for the thread that opens or closes its run: the caller that cancelled it then finds the run closed."""
     await asyncio.wait([done], timeout=_MOST_SECONDS)
 
 
 def _task_here() -> Any:
-    """The task that the calling code is in, if it is in one."""
+    """Return the task of the calling code, or None."""
     loop = _get_running_loop()
     return None if loop is None else asyncio.current_task(loop)
 
 
 class AsyncRun:
-    """A run, open for writing in a task. What is not here is the same as on `Run`."""
+    """A run, open for writing in a task. All other attributes are those of `Run`."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -55,13 +55,13 @@ class AsyncRun:
 
     @classmethod
     async def enter(cls, handle: Run, run: Attempt) -> AsyncRun:
-        """Open a run in this task. `run` is the attempt that `handle` is about to make."""
+        """Open a run in this task. `run` is the attempt that `handle` will make."""
         run.is_async = True
         run.task, run.task_here = asyncio.current_task(), _task_here
         entering = offload(opening.open_attempt, run)
         try:
             await asyncio.shield(entering)
-        except asyncio.CancelledError:  # the thread can't be stopped: give the lease back when it has got it
+        except asyncio.CancelledError:  # the thread can't be stopped: release the lease when the thread has it
             entering.add_done_callback(lambda done: None if done.cancelled() or done.exception() else opening.abandon(run))
             await _soon(entering)
             raise
@@ -76,16 +76,16 @@ class AsyncRun:
 
     @staticmethod
     async def leave(run: Attempt, *problem: Any) -> None:
-        """Leave a run in this task."""
+        """Close a run in this task."""
         assert run.tasks is not None
         completions = run.tasks.completions
         completions.program_ended()
         if run.branches.several and (problem[1] is None or isinstance(problem[1], Exception)):
-            for _ in range(TURNS):  # tasks that the program has cancelled record that
+            for _ in range(TURNS):  # let tasks that the program cancelled record their cancellation
                 await asyncio.sleep(0)
         run.leaving()
-        error = signals.told(run, problem[1])
-        if _get_running_loop() is None:  # a coroutine that was collected after its loop had ended
+        error = signals.error_of(run, problem[1])
+        if _get_running_loop() is None:  # a coroutine that was garbage-collected after its loop had ended
             abandoned.leave(run, error, leave_attempt)
             owner.leave(run.root)
             return
@@ -145,20 +145,20 @@ class AsyncRun:
         timeout: float | None = None,
         **kwargs: Any,
     ) -> Awaitable[Any]:
-        """Like `Run.step`, to be awaited. It has its number from this call on, so that many can be gathered."""
+        """Like `Run.step`, to be awaited. The step gets its number in this call, so that many can be gathered."""
         run = self._attempt
         return self._tasks.drive(begin(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout)))
 
     def begin(
         self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any
     ) -> Awaitable[AsyncOpenStep]:
-        """Like `Run.begin`, to be awaited, as are `complete` and `fail`. It has its number from this call on."""
+        """Like `Run.begin`, to be awaited, as are `complete` and `fail`. The step gets its number in this call."""
         from everstep.runtime.steps import open_step
 
         return self._tasks.open_step(open_step.number(self._attempt, name, args, kwargs, key, retry, kind))
 
     async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
-        """One step for each item, at most `concurrency` at the same time; results in the order of the items."""
+        """Run one step for each item, at most `concurrency` at the same time; results are in the order of the items."""
         from everstep.runtime.steps.parallel import await_all
 
         return await await_all(tickets_of(self._attempt, function, items, concurrency), concurrency, self._tasks)
@@ -168,16 +168,16 @@ class AsyncRun:
         return await parking.ask(self._tasks, name, ask, **options)
 
     async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
-        """Wait for a time; see `everstep.sleep`."""
+        """Wait until a time; see `everstep.sleep`."""
         await parking.sleep(self._tasks, seconds, until)
 
     async def flush(self) -> None:
-        """Return when all that was recorded up to now is durable; see `Run.flush`."""
+        """Return when everything recorded so far is durable; see `Run.flush`."""
         await self._tasks.flush()
 
 
 def plain_store(store: Any) -> Any:
-    """The store that an async one is a face of; any other as it is."""
+    """Return the store behind an async one; any other store as it is."""
     return store._store if isinstance(store, AsyncStore) else store
 
 
@@ -203,7 +203,7 @@ class AsyncStore:
         return await self._drive(flow.is_async, self._resume, run_id, **options)
 
     async def wait(self, run_id: str, timeout: float | None = None) -> Any:
-        """Like `Store.wait`. Uses no thread while it waits: any number of tasks may."""
+        """Like `Store.wait`. Uses no thread while it waits, so any number of tasks may wait."""
         look = self._wait
         until, nap = None if timeout is None else time.monotonic() + timeout, 0.005
         while True:

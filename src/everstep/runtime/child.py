@@ -1,4 +1,4 @@
-"""Child runs: a workflow that is called inside a run. Driven as a step of its caller, with a journal and an id of its own."""
+"""Child runs: a workflow that is called inside a run. Executed as a step of its caller, with its own journal and id."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.fields import replace
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.engine_store import Host
 from everstep.runtime.limits.deaths import is_buried
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.steps.lookup import given_again
@@ -28,14 +28,14 @@ from everstep.store.load import newest_of
 
 
 def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
-    """The step of a run that drives a child run. Dying in it is no harm: the child goes on where it was."""
+    """Return the step function that executes a child run. A crash in it is harmless: the child resumes where it was."""
 
     def drive(*args: Any, **kwargs: Any) -> Any:
         try:
             outcome = _child(flow, args, kwargs)
         except LeaseHeld as error:
             raise held(error) from error
-        except TROUBLE as error:  # the child was given back, and so is its caller
+        except TROUBLE as error:  # the child was released, and so is its caller
             here.run.met(error, step=True)
             raise
         try:
@@ -55,7 +55,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         return settle(outcome)
 
     def held(error: LeaseHeld) -> Waiting:
-        """Somebody else drives the child, and wakes its caller when it ends."""
+        """Wait: another process executes the child, and wakes its caller when it ends."""
         return Waiting(here.run.id, f"a child run ({error.message})")
 
     def settle(outcome: Outcome) -> Any:
@@ -63,7 +63,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
 
     chosen: Any = adrive if flow.is_async else drive
     chosen.is_child = True
-    chosen.__wrapped__ = flow.function  # its parameters say which arguments are masked, and which calls are the same
+    chosen.__wrapped__ = flow.function  # its parameters decide which arguments are masked, and which calls are the same
     return cast("Callable[..., Any]", chosen)
 
 
@@ -84,7 +84,7 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         options = {"driven": True, "caller": run.account, "by_hand": run.options.by_hand, "max_deaths": run.options.max_deaths}
         if row is not None and row.status == Status.FAILED:
             if not run.options.by_hand and _was_given_up(store, row):
-                return recorded(store, row)  # another try would kill this process, too
+                return recorded(store, row)  # another attempt would kill this process, too
             return resume(store, id, None, "normal", False, options)
         if row is not None and _was_cancelled_by_caller(store, row):
             return resume(store, id, None, "normal", False, {**options, "revived": True})
@@ -98,7 +98,7 @@ CANCELLED_BY_CALLER = "its caller cancelled the call"
 
 
 def cancel_child(run: Any, address: str) -> None:
-    """Cancel the child run of a call that the program cancelled, if it has not ended. Done twice, it counts once."""
+    """Cancel the child run of a call that the program cancelled, if it has not ended. Calling this twice is harmless."""
     from everstep.runtime.waits import control
 
     store = cast(Host, run.store)
@@ -108,7 +108,7 @@ def cancel_child(run: Any, address: str) -> None:
 
 
 def cancel_open_children(run: Any) -> None:
-    """Cancel the child runs of a caller that returns without them."""
+    """Cancel the unfinished child runs of a caller that returns."""
     from everstep.runtime.waits import control
 
     store = cast(Host, run.store)
@@ -127,16 +127,16 @@ def _was_cancelled_by_caller(store: Host, row: RunRow) -> bool:
 
 
 def _was_given_up(store: Host, row: RunRow) -> bool:
-    """Whether a child run failed because it kills the processes that drive it."""
+    """Whether a child run failed because it kills the processes that execute it."""
     found = newest_of(store.backend, row, Kind.STATUS)
     return found is not None and is_buried(said_in(found))
 
 
 def _validated(store: Host, row: RunRow | None, here: Frame) -> Any:
-    """Validate a child with its caller. The caller then gets the recorded outcome, so that each difference is told once."""
+    """Validate a child with its caller. The caller then gets the recorded outcome, so that each difference is reported once."""
     run, ticket = here.run, here.ticket
     assert ticket is not None
-    if row is None:  # it was deleted: only its caller still knows what came of it
+    if row is None:  # it was deleted: only its caller still has its outcome
         if not ticket.done:
             from everstep.runtime.steps import validate
 
@@ -158,14 +158,14 @@ def _tell(run: Any, found: Outcome, known: Outcome) -> Outcome:
 
 
 def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A run that has the id of a child is the child only if this caller made it, of this workflow and with this input."""
+    """Refuse a run that has the id of a child, unless this caller made it, of this workflow and with this input."""
     if row.parent != caller or row.parent_number != CHILD:
-        raise RunExists(f"run {row.id!r} exists and was not called by run {caller!r}")
+        raise RunExists(f"run {row.id!r} already exists, and run {caller!r} did not call it")
     refuse_other(store, row, beginning(store, row), flow, args, kwargs)
 
 
 def child_id(run: str, address: str) -> str:
-    """The id of a child: readable, and another one for each address."""
+    """Return the id of a child: readable, and unique for each address."""
     name = f"{run}.{address.replace('#', '.').replace('/', '.')}"
     shown = "".join(c if c.isprintable() and not c.isspace() and c not in "@~" else "-" for c in name)
     if shown == name and "." not in address and len(name) <= 200:

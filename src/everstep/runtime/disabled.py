@@ -1,6 +1,6 @@
-"""A run that is not recorded: the program works as if Everstep were not there. Nothing is ever written, nothing is read.
+"""A run that is not recorded: the program works as if Everstep were absent. Never writes, never reads.
 
-For programs and tests that switch Everstep off (`everstep.open(enabled=False)`, `policy=off`) without changing a line.
+For programs and tests that turn Everstep off (`everstep.open(enabled=False)`, `policy=off`) without changing a line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from everstep.store.views import Checkpoint
 
 
 class OffStep:
-    """Has what the ticket of `run.begin` has; nothing is recorded, so there is never a recorded end."""
+    """Has the interface of the ticket of `run.begin`; nothing is recorded, so `recorded` is always False."""
 
     recorded = False
     again = False
@@ -44,7 +44,7 @@ class OffStep:
 
     @property
     def result(self) -> Any:
-        raise InvalidArgument(f"step {self.address} has no recorded end: it has to be run", remedy="Ask only where step.recorded is True.")
+        raise InvalidArgument(f"step {self.address} has no recorded result: run it", remedy="Read result only if step.recorded is True.")
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
         self._run.usage(tokens, cost)
@@ -62,13 +62,13 @@ class OffStep:
 
     def _end(self) -> None:
         if not self._is_open:
-            raise InvalidArgument(f"step {self.address} has ended already", remedy="Call complete or fail once for each attempt.")
+            raise InvalidArgument(f"step {self.address} has already ended", remedy="Call complete or fail once for each attempt.")
         self._is_open = False
         self._run.called(False, lambda: None, ABSENT, (), {})
 
 
 class AsyncOffStep(OffStep):
-    """The same, awaited."""
+    """An `OffStep` whose `complete` and `fail` are awaited."""
 
     async def complete(self, result: Any) -> None:  # type: ignore[override]
         self._end()
@@ -82,7 +82,7 @@ async def _given(step: AsyncOffStep) -> AsyncOffStep:
 
 
 class OffRun:
-    """Has the methods of a run; a step is a call."""
+    """Has the methods of a run; a step is a plain call."""
 
     number = 0
     step_attempt = 1
@@ -100,7 +100,7 @@ class OffRun:
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds, steps, tokens and cost up to now."""
+        """Seconds, steps, tokens and cost so far."""
         return {"seconds": time.monotonic() - self._began, **self._used}
 
     def __enter__(self) -> OffRun:
@@ -119,7 +119,7 @@ class OffRun:
         owner.leave(self.root)
 
     def called(self, awaited: bool, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A decorated step, or a workflow inside another one."""
+        """Call a decorated step, or a workflow inside another one."""
         self._used["steps"] += 1
         plain, options = getattr(name, "__everstep__", (name, None)) if function is ABSENT else (function, None)
         if isinstance(options, StepOptions) and options.transactional is not None:
@@ -164,7 +164,7 @@ class OffRun:
             return bool(condition() if callable(condition) else condition)
         if options.get("default", NONE) is not NONE:
             return options["default"]
-        raise Waiting(self.id, f"an answer at gate {name!r}, and nothing is recorded here that could be answered")
+        raise Waiting(self.id, f"an answer at gate {name!r}, which cannot arrive because nothing is recorded here")
 
     def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
         time.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
@@ -173,7 +173,7 @@ class OffRun:
         return datetime.now(UTC)
 
     def random(self) -> float:
-        return random.random()  # noqa: S311 - what the program would have called itself
+        return random.random()  # noqa: S311 - the same call that the program would make itself
 
     def uuid(self) -> uuid.UUID:
         return uuid.uuid4()
@@ -192,7 +192,7 @@ class OffRun:
 
 
 class AsyncOffRun:
-    """The same, awaited."""
+    """An `OffRun` whose methods are awaited."""
 
     def __init__(self, run: OffRun):
         self.__dict__["_run"] = run

@@ -1,12 +1,12 @@
-"""Functions of the user's that are called when something happens, and that cannot do harm by it.
+"""Hooks: user functions that are called at events, and that cannot harm the run.
 
-Each hook has one thread of its own, started at its first call and used for all of them, so that a call costs a handover. The
-caller waits for the call, at most the hook's timeout; then it goes on, and the hook is passed over until that call has returned.
-What a hook raises is counted, never passed on.
+Each hook has its own thread, started at its first call and used for all calls, so that a call costs one handover. The caller waits for the
+call, at most the hook's timeout. After that the caller continues, and the hook is skipped until that call has returned. Exceptions of a
+hook are counted, never raised to the caller.
 
-The caller holds no lock while it waits, here or elsewhere, so that a hook may use the store, fire events and change hooks.
-A signal handler may fire too: the few locks taken here are reentrant and never held during a call. Threads do not survive a fork,
-and a lock may be held by one of them at that moment; so the child begins with new ones.
+The caller holds no lock while it waits, so a hook may use the store, fire events and change hooks. A signal handler may fire events, too: the
+few locks taken here are reentrant and never held during a call. Threads do not survive a fork, and one of them may hold a lock at that
+moment, so the child starts with new locks.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _SLICE = 0.5
 
 
 class HookStats(Shape, frozen=True):
-    """What became of a hook's calls up to now.
+    """The figures of a hook's calls so far.
 
-    `calls` began; of those, `failures` raised and `timeouts` were left behind by their caller (and may have ended well since).
-    `skipped` never began: an earlier call was still hanging, the line was too long, or the hook itself had caused the event.
-    `seconds` is the time spent in calls that have ended; `last_error` the traceback of the newest failure, as text.
+    `calls` began; of those, `failures` raised and `timeouts` took too long for their caller (and may have ended well since).
+    `skipped` never began: an earlier call was still hanging, the queue was too long, or the hook itself had caused the event.
+    `seconds` is the time spent in calls that have ended; `last_error` is the traceback of the newest failure, as text.
     """
 
     calls: int = 0
@@ -70,7 +70,7 @@ class HookStats(Shape, frozen=True):
 
 
 class _Call:
-    """One call of one hook: who claims it first (the thread to run it, or its caller to withdraw it), and whether it is over."""
+    """One call of one hook: `claim` is taken by the thread to run it or by the caller to withdraw it; `over` says whether it has ended."""
 
     __slots__ = ("claim", "context", "done", "hook", "left", "over", "trouble", "work")
 
@@ -81,12 +81,12 @@ class _Call:
         self.claim = Lock()
         self.done = Lock()
         self.done.acquire()
-        self.left = False  # its caller waits no more
+        self.left = False  # its caller no longer waits
         self.over = False
         self.trouble: str | None = None
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait for its end. In slices: a Ctrl-C that comes just before a wait begins is seen only when that wait is over."""
+        """Wait for the call to end. In slices: a Ctrl-C that comes just before a wait is handled only when that wait is over."""
         while seconds > 0:
             if self.done.acquire(timeout=min(seconds, _SLICE)):
                 return True
@@ -98,7 +98,7 @@ _within: ContextVar[tuple[_Call, ...]] = ContextVar("everstep_hooks", default=()
 
 
 class _Worker:
-    """The thread of one hook. It knows the hook only through the calls that it is given, so that a forgotten hook can go."""
+    """The thread of one hook. It refers to the hook only through its calls, so that an unused hook can be garbage-collected."""
 
     __slots__ = ("current", "ended", "inbox", "lost", "thread")
 
@@ -106,11 +106,11 @@ class _Worker:
         self.inbox: SimpleQueue[_Call | None] = SimpleQueue()
         self.current: _Call | None = None
         self.ended = False
-        self.lost = False  # left behind by a fork
+        self.lost = False  # the thread did not survive a fork
         self.thread = Thread(target=self._serve, name=name, daemon=True)
         try:
             self.thread.start()
-        except BaseException:  # Ctrl-C while it starts: nobody will know this thread
+        except BaseException:  # Ctrl-C while it starts: no other object refers to this thread
             self.inbox.put(None)
             raise
 
@@ -122,7 +122,7 @@ class _Worker:
         return call is not None and call.left
 
     def give(self, call: _Call) -> None:
-        """Put a call in line. One that comes too late for the thread is sent back at once: done, and not over."""
+        """Queue a call. If the thread has ended already, the call is returned at once: done, and not over."""
         self.inbox.put(call)
         if self.ended:
             self._send_back()
@@ -146,18 +146,18 @@ class _Worker:
                 finally:
                     self.current = None
                     call.done.release()
-                    del call  # or it would live, and its hook with it, until the next one comes
+                    del call  # or this frame would keep the call and its hook alive until the next one
         finally:
-            self.ended = True  # before the line is emptied: who comes later sees it, and empties it again
+            self.ended = True  # set before the queue is emptied: a later caller sees it, and empties the queue again
             self._send_back()
-            if self.lost:  # the hook has forked, and in the child this thread is the program: other hooks' threads must not keep it alive
+            if self.lost:  # the hook forked, and this thread is the child's program: other hooks' threads must not keep it alive
                 _close_all()
             elif runner is not None:
                 runner.close()
 
 
 class Hook:
-    """A function that is called at an event. Made by `store.on`; `stats` tells how it fares, `remove` ends it."""
+    """A function that is called at an event. Made by `store.on`; `stats` has its figures, `remove` ends it."""
 
     def __init__(self, owner: Hooks, number: int, event: str, fn: Callable[[Event], Any], priority: int, timeout: float | None):
         self.event = event
@@ -185,34 +185,34 @@ class Hook:
 
     @property
     def stats(self) -> HookStats:
-        """What became of its calls up to now; a copy that does not change."""
+        """The figures of its calls so far; a copy that does not change."""
         with self._lock:
             return HookStats(**self._counts)
 
     def remove(self) -> None:
-        """Call it no more, not even for an event that is being told right now. A call that has begun goes on. Does nothing the second time."""
+        """Stop calling it, also for an event that is being reported right now. A call that has begun continues. Calling this twice is harmless."""
         self._removed = True
         self._owner._forget(self)
         for worker in self._workers.values():
             worker.stop()
 
     def _tell(self, event: Event) -> None:
-        """Call the function and wait for it, as long as it may take."""
+        """Call the function and wait for it, at most its timeout."""
         if self._removed:
             return
         if any(call.hook is self and not call.over for call in _within.get()):
-            self._count(skipped=1)  # its own doing: it would wait for itself, or go round in circles
+            self._count(skipped=1)  # the hook caused the event: it would wait for itself, or loop forever
         elif self.timeout is None:
             self._tell_here(event)
         else:
             self._tell_there(_Call(self, partial(self.fn, event), copy_context()))
 
     def _tell_here(self, event: Event) -> None:
-        """Call it in this thread. What it may return to be awaited is for its own thread: here, a loop may be running already."""
+        """Call it in this thread. An awaitable result is awaited in the hook's thread: here, a loop may be running already."""
         call = _Call(self, partial(self.fn, event), copy_context())
         result = self._guarded(call, partial(call.context.run, _begin, call), Exception)
         if isawaitable(result):
-            self._count(calls=-1)  # it goes on over there, as the same call
+            self._count(calls=-1)  # it continues in the other thread, as the same call
             self._tell_there(_Call(self, lambda: result, copy_context()))
         elif call.trouble is not None:
             self._warn(call.trouble)
@@ -237,25 +237,25 @@ class Hook:
             self._warn(call.trouble)
 
     def _leave(self, call: _Call) -> None:
-        """Wait no more: withdraw the call if it has not begun, otherwise leave it to itself."""
+        """Stop waiting: withdraw the call if it has not begun, otherwise leave it running."""
         call.left = True
         if call.claim.acquire(blocking=False):
             self._count(skipped=1)
         else:
             self._count(timeouts=1)
-            self._warn(f"takes longer than its {self.timeout} s and is passed over until it returns")
+            self._warn(f"took longer than its timeout of {self.timeout} s and is skipped until it returns")
 
     def _worker(self) -> _Worker | None:
-        """The hook's thread, started if need be; None if there can be no thread any more."""
+        """Return the hook's thread, started if necessary; None if no thread can be started any more."""
         if sys.is_finalizing():
-            return None  # threads stand still already, and nobody would ever answer
+            return None  # other threads do not run any more, and the caller would wait forever
         worker = self._workers.get("")
         if worker is None:
             try:
                 fresh = _Worker(f"everstep-hook-{self._name}")
-            except RuntimeError as error:  # no more threads, or the interpreter is about to end
+            except RuntimeError as error:  # no more threads, or the interpreter is shutting down
                 self._count(last_error=f"RuntimeError: {error}")
-                self._warn(f"got no thread: {error}")
+                self._warn(f"could not start a thread: {error}")
                 return None
             worker = self._workers.setdefault("", fresh)
             if worker is not fresh:
@@ -263,7 +263,7 @@ class Hook:
         return worker
 
     def _run(self, call: _Call, runner: Runner | None) -> Runner | None:
-        """In the hook's thread: run a call to its end, whatever it does. Its loop is kept for the calls to come."""
+        """In the hook's thread: run a call to its end, whatever it raises. Its loop is kept for later calls."""
 
         def work() -> None:
             nonlocal runner
@@ -278,7 +278,7 @@ class Hook:
         return runner
 
     def _guarded(self, call: _Call, work: Callable[[], Any], caught: type[BaseException]) -> Any:
-        """Do the work and count it. Returns what it returned, or None if it raised."""
+        """Do the work and count it. Return its result, or None if it raised."""
         began = clock.boot_us()
         failed: dict[str, Any] = {}
         try:
@@ -304,12 +304,12 @@ class Hook:
         if self._warned:
             return
         self._warned = True
-        # Where warnings are errors, this one stays a warning that nobody sees: the save or step that told the event has happened. Its trace is hook.stats.
+        # If warnings are errors, suppress this one: the save or step that fired the event has happened. hook.stats still shows it.
         with suppress(Warning):
-            warnings.warn(f"hook {self._name} at {self.event} {trouble:.500} (said once; see hook.stats)", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"hook {self._name} at {self.event} {trouble:.500} (reported once; see hook.stats)", RuntimeWarning, stacklevel=5)
 
     def _forked(self) -> None:
-        """In the child of a fork: its thread is gone, and so is whoever held the lock."""
+        """Reset in the child of a fork: the hook's thread does not exist there, nor the thread that may have held the lock."""
         self._lock = RLock()
         for worker in self._workers.values():
             worker.lost = True
@@ -336,39 +336,42 @@ class Hooks:
         _living.add(self)
 
     def add(self, event: str, fn: Callable[[Event], Any], priority: int = 0, timeout: float | None = TIMEOUT) -> Hook:
-        """Call `fn(event)` at each such event. Hooks of a higher priority come first, equal ones in the order in which they were added.
+        """Call `fn(event)` at each such event. Hooks of a higher priority are called first, equal ones in the order in which they were added.
 
-        `fn` may be async; it then runs in a loop of the hook's own. `timeout` is how many seconds the program waits for a call, waiting in line
-        included; one that takes longer goes on by itself, and the hook is passed over until it is back. With `timeout=None` the
-        function is called in the program's own thread (so it must bear with several threads), for as long as it takes.
+        `fn` may be async; it then runs in the hook's own event loop. `timeout` is how many seconds the program waits for a call, including the
+        time in the queue. A call that takes longer continues on its own, and the hook is skipped until it returns. With `timeout=None` the
+        function is called in the program's own thread (so it must be thread-safe), for as long as it takes.
         A hook is not called for events that it causes itself.
         """
         if not is_custom(event) and event not in EVENTS:
-            raise InvalidArgument(f"{shown(event)} is no event", remedy=f"Use {', '.join(EVENTS)}, or custom:name for one that you emit.")
+            raise InvalidArgument(f"unknown event {shown(event)}", remedy=f"Use {', '.join(EVENTS)}, or custom:name for one that you emit.")
         if not callable(fn):
-            raise InvalidArgument(f"{shown(fn)} cannot be called", remedy="Give a function, sync or async, that takes one Event.")
+            raise InvalidArgument(
+                f"a hook must be callable, got {shown(fn)}", remedy="Give a function, sync or async, that takes one Event."
+            )
         if type(priority) is not int:
             raise InvalidArgument(
-                f"priority={shown(priority)} is no whole number", remedy="Give an int; higher ones come first, 0 is usual."
+                f"priority must be an integer, got {shown(priority)}",
+                remedy="Give an integer: higher ones are called first, the default is 0.",
             )
         if timeout is not None:
             check_number(timeout, "timeout", above=True, most=TIMEOUT_MAX)
         with self._lock:
             if self._closed:
-                raise StoreClosed("the store is closed, and no hook can be added")
+                raise StoreClosed("the store is closed, so no hook can be added")
             hook = Hook(self, next(self._numbers), event, fn, priority, timeout)
             self._by_event[event] = tuple(sorted((*self._by_event.get(event, ()), hook), key=lambda h: -h.priority))
         return hook
 
     def wanted(self, name: str) -> bool:
-        """Whether any hook waits for this event. Costs next to nothing; ask before you make an Event."""
+        """Whether any hook wants this event. Very cheap; ask before you make an Event."""
         return name in self._by_event
 
     def fire(self, name: str, event: Event | Callable[[], Event]) -> None:
-        """Tell the hooks of an event, and wait for each at most as long as it may take. What a hook raises stays here.
+        """Call the hooks of an event, and wait for each at most its timeout. Exceptions of hooks are not raised here.
 
-        `event` may be a function that makes it, called only if there is a hook. Ctrl-C passes through. Must not be
-        called with a lock held that a hook may want.
+        `event` may be a function that makes it, called only if there is a hook. Ctrl-C is raised as usual. Do not call this with a lock
+        held that a hook may need.
         """
         hooks = self._by_event.get(name)
         if hooks is None:
@@ -379,12 +382,12 @@ class Hooks:
             hook._tell(made)
 
     def registered(self) -> list[Hook]:
-        """All hooks, in the order in which they were added."""
+        """Return all hooks, in the order in which they were added."""
         with self._lock:
             return sorted((hook for hooks in self._by_event.values() for hook in hooks), key=lambda h: h._number)
 
     def close(self) -> None:
-        """Remove all hooks and let their threads end. Does not wait for calls that hang; does nothing the second time."""
+        """Remove all hooks and end their threads. Does not wait for hanging calls; calling this twice is harmless."""
         self._closed = True
         for hook in self.registered():
             hook.remove()

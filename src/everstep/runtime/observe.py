@@ -1,12 +1,11 @@
-"""Observers: objects that are told when something begins and ends, in the thread or task that does it. For metrics and tracing.
+"""Observers: objects that are called when something begins and ends, in the thread or task that does it. For metrics and tracing.
 
-A hook has a thread of its own and a timeout; an observer is called synchronously, so that it can set what belongs to the calling thread or task,
-such as the current span of a tracer. Whatever it raises is reported once, by a warning, and does not reach the run. It is not protected
-from its own slowness: a run waits for it.
+A hook has its own thread and a timeout; an observer is called synchronously, so that it can set thread-local or task-local data, such as the
+current span of a tracer. Its exceptions are reported once, by a warning, and do not reach the run. The run waits for it, however slow it is.
 
     attempt ── checkpoint, gate, step ── step (inside of it)
 
-Relies on nothing of the engine: the engine calls `begin` and `end` only where an observer is set.
+Relies on no part of the engine: the engine calls `begin` and `end` only if an observer is set.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ What = Literal["attempt", "step", "checkpoint", "gate"]
 class Span:
     """Something that begins and ends: an attempt at a run, an attempt at a step, the commit of a checkpoint, a wait at a gate.
 
-    `status` is None until it ends, then succeeded, failed, waiting (it was suspended) or cancelled; of an attempt it is
-    the status of the run. `notes` is the
-    observer's own: what it puts there at the beginning, it finds at the end.
+    `status` is None until it ends, then succeeded, failed, waiting (it was suspended) or cancelled; for an attempt it is the status of the
+    run. `notes` belongs to the observer, which finds there at the end whatever it put there at the beginning.
     """
 
     __slots__ = ("attempt", "cost", "error", "kind", "name", "notes", "run", "seconds", "started", "status", "tokens", "what")
@@ -57,7 +55,7 @@ def _status_of(error: BaseException | None) -> str:
 
 
 class Observers:
-    """The observers of one store. `active` is empty while there are none, which is all that a run asks."""
+    """The observers of one store. `active` is empty while there are none, which is all that a run checks."""
 
     def __init__(self) -> None:
         self.active: tuple[Any, ...] = ()
@@ -67,7 +65,7 @@ class Observers:
         if not callable(getattr(observer, "begin", None)) and not callable(getattr(observer, "end", None)):
             raise InvalidArgument(
                 f"an observer must have a method begin(span) or end(span), got {observer!r:.60}",
-                remedy="Give an object with one or both of them: store.observe(observer).",
+                remedy="Pass an object with one or both of them: store.observe(observer).",
             )
         self.active = (*self.active, observer)
 
@@ -75,14 +73,14 @@ class Observers:
         self.active = tuple(one for one in self.active if one is not observer)
 
     def begin(self, what: What, run: str, name: str, attempt: int = 1, kind: str | None = None) -> Span:
-        """Tell that something begins."""
+        """Report that something begins."""
         span = Span(what, run, name, attempt, kind)
         for observer in self.active:
             self._tell(observer, "begin", span)
         return span
 
     def end(self, span: Span, status: str | None = None, error: BaseException | None = None) -> None:
-        """Tell that it has ended. An error says how, where no status does."""
+        """Report that it has ended. Without a status, the error decides it."""
         span.seconds = time.monotonic() - span.started
         span.error = error
         span.status = status or _status_of(error)
@@ -90,11 +88,11 @@ class Observers:
             self._tell(observer, "end", span)
 
     def _tell(self, observer: Any, name: str, span: Span) -> None:
-        told = getattr(observer, name, None)
-        if told is None:
+        method = getattr(observer, name, None)
+        if method is None:
             return
         try:
-            told(span)
+            method(span)
         except Exception as error:  # noqa: BLE001 - it must not harm the run
             self._report(observer, name, error)
 
@@ -104,9 +102,9 @@ class Observers:
         self._reported.add(id(observer))
         try:
             warnings.warn(
-                f"the observer {observer!r:.100} raised {type(error).__name__} in {name}: {error}. Runs continue without what it missed; "
-                "this is reported once",
+                f"observer {observer!r:.100} raised {type(error).__name__} in {name}: {error}. Runs continue; the observer missed this event. "
+                "This is reported once",
                 stacklevel=2,
             )
-        except Warning:  # where warnings are errors, this one must not harm the run either
+        except Warning:  # if warnings are errors, this one must not harm the run either
             return

@@ -1,4 +1,4 @@
-"""What came of driving a run, as the attempt or the journal tells it. Reads only."""
+"""The outcome of executing a run, from the attempt or from the journal. Reads only."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from everstep.backends.contract.core import Query
 from everstep.errors import NoResult
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.driving_store import Host
-from everstep.runtime.engine.letters import told
+from everstep.runtime.engine.letters import request_in
 from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import content, whole
+from everstep.runtime.engine_store import Host
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING
@@ -23,7 +23,7 @@ DIFFERS = "differs"  # the status of a validation that found differences; no run
 
 
 class Outcome(Shape):
-    """What came of driving a run: its status, its result or error, and what the attempt was worth."""
+    """The outcome of executing a run: its status, its result or error, and a report of the attempt."""
 
     run: str
     status: str
@@ -40,15 +40,17 @@ class Outcome(Shape):
         if self.reason:
             said += f" ({self.reason})"
         if self.status == Status.FAILED and not self.report.handled:
-            said += f"; store.resume({self.run!r}) tries again"
+            said += f"; retry with store.resume({self.run!r})"
         return said
 
     def unwrap(self) -> Any:
-        """The result; raises the error of a run that failed, and says what another one waits for."""
+        """Return the result. Raise the error of a failed run, and NoResult for a run that has not ended or was cancelled."""
         if self.status == Status.SUCCEEDED:
             return self.result
         if self.status == DIFFERS:
-            raise NoResult(self.run, self.status, f"run {self.run!r} differs: {self.reason}", remedy="Read outcome.report: it shows where.")
+            raise NoResult(
+                self.run, self.status, f"run {self.run!r} differs: {self.reason}", remedy="See outcome.report for the differences."
+            )
         if self.error is not None:
             raise self.error
         was = "was cancelled" if self.status == Status.CANCELLED else f"is {self.status}"
@@ -57,17 +59,17 @@ class Outcome(Shape):
         )
 
     def _way_to_a_result(self) -> str:
-        """What to do about a run that has no result."""
+        """Return what to do about a run that has no result."""
         if self.status == Status.CANCELLED:
             return f"A cancelled run can't be resumed. Fork it instead: store.fork({self.run!r}), then store.resume of the fork."
         if self.status != Status.WAITING:
-            return f"Wait for its end: store.wait({self.run!r}). A queued run needs a worker."
+            return f"Wait until it ends: store.wait({self.run!r}). A queued run needs a worker."
         answers = " ".join(f"Answer its gate: store.answer({gate.run!r}, {gate.address!r}, value)." for gate in self.gates[:3])
-        return f"{answers} Then, or when its time has come: store.resume({self.run!r}) or store.wake().".strip()
+        return f"{answers} Then, or when its wait is over: store.resume({self.run!r}) or store.wake().".strip()
 
 
 def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
-    """The outcome of a run as its journal tells it."""
+    """Return the outcome of a run from its journal."""
     outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
     found = newest_of(store.backend, row, Kind.STATUS)
     said = content(found) if found is not None else {}
@@ -85,18 +87,18 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
 
 
 def _changed_since(store: Host, row: RunRow) -> str | None:
-    """Why a run waits, if its status record does not know: a pause came later, or the answer that it waits for has come."""
+    """Return why a run waits, if its status record is outdated: it was paused later, or its answer has arrived."""
     letters = {letter.name: letter for letter in store.backend.letters(row.id)}
     if "pause" in letters:
-        return told(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
+        return request_in(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
     if not any(name.startswith("answer:") for name in letters):
         return None
     come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]
-    return f"the answer at gate {', '.join(map(repr, come))} has come" if come else None
+    return f"the answer at gate {', '.join(map(repr, come))} has arrived" if come else None
 
 
 def waited_for(store: Host, row: RunRow) -> list[Gate]:
-    """The open gates of a run, and of the children that it waits for."""
+    """Return the open gates of a run, and of the children that it waits for."""
     from everstep.runtime.child import child_id
 
     posted = {letter.name for letter in store.backend.letters(row.id)}
@@ -104,7 +106,7 @@ def waited_for(store: Host, row: RunRow) -> list[Gate]:
     waiting = [child for _, child in store.backend.runs(Query(parent=row.id, status=Status.WAITING)) if child.parent_number == CHILD]
     if not waiting:
         return found
-    entries = whole(store.backend, row).entries  # it knows which failed calls are made again
+    entries = whole(store.backend, row).entries  # shows which failed calls are made again
     over = {
         child_id(row.id, address) for address, one in entries.items() if one.entry.status != RUNNING and not one.entry.flags.get("next")
     }

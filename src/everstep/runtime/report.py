@@ -1,4 +1,4 @@
-"""What a resume was worth: how much was kept, and what that saved. No I/O."""
+"""The report of an attempt: how many steps came from the journal, and what that saved. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from everstep.runtime.steps.difference import Difference
 
 
 class Report(Shape):
-    """One attempt at a run: what it took from the journal and what it did itself."""
+    """One attempt at a run: the steps it took from the journal, and the steps it executed."""
 
     run: str = ""
     attempt: int = 1
@@ -20,17 +20,17 @@ class Report(Shape):
     changed: str = ""
     """The difference between the definition that the run began with and the present one, as a unified diff."""
     unused: list[str] = field(default_factory=list)
-    """Steps that were recorded and that the program did not ask for again."""
+    """Recorded steps that the program did not call again."""
     handled: list[str] = field(default_factory=list)
-    """Of a run that failed and whose failed steps a resume would not run again: those steps."""
+    """The failed steps of a failed run that a resume would not run again."""
     deaths: int = 0
     """How many processes had died with the run when it was given up (see WorkerDied); otherwise 0."""
     differences: list[Difference] = field(default_factory=list)
-    """What `replay="validate"` found."""
+    """The differences that `replay="validate"` found."""
     new: list[str] = field(default_factory=list)
-    """What a validated program asked for and is not recorded."""
+    """Steps that the validated program called and that are not recorded."""
     not_reached: list[str] = field(default_factory=list)
-    """What is recorded and was not compared, because a new step ended the validation."""
+    """Recorded steps that were not compared, because a new step ended the validation."""
 
     def __str__(self) -> str:
         lines = [f"{self.run}: {_steps(self.kept)} kept, {_steps(self.executed)} run in {_seconds(self.seconds)}"]
@@ -39,21 +39,21 @@ class Report(Shape):
             lines[0] += f", {self.tokens_saved:,} tokens" if self.tokens_saved else ""
             lines[0] += f", ${self.cost_saved:,.4f}" if self.cost_saved else ""
         if self.unused and not self.not_reached:
-            lines.append(f"recorded, but no longer asked for: {', '.join(self.unused)}")
+            lines.append(f"recorded, but no longer called: {', '.join(self.unused)}")
         if self.handled:
             lines.append(_handled(self.run, self.handled))
         if self.changed:
             lines.append("the definition has changed since the run began")
         lines += [str(difference) for difference in self.differences]
         if self.new:
-            lines.append(f"asked for now, but not recorded: {', '.join(self.new)}")
+            lines.append(f"called now, but not recorded: {', '.join(self.new)}")
         if self.not_reached:
-            lines.append(f"the comparison ended there; recorded, and not compared: {', '.join(self.not_reached)}")
+            lines.append(f"the comparison ended there; recorded, but not compared: {', '.join(self.not_reached)}")
         return "\n".join(lines)
 
 
 def _handled(run: str, steps: list[str]) -> str:
-    """Why a resume gives the same failure again, and how to run the step again."""
+    """Return why a resume gives the same failure again, and how to run the step again."""
     first, more = steps[-1], f" and {len(steps) - 1:,} more" if len(steps) > 1 else ""
     return (
         f"{first}{more} failed, and the run recorded more after that: a resume replays the failure. To run the step again, fork before it: "

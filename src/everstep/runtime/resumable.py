@@ -1,4 +1,4 @@
-"""Whether a run can be resumed by this process, and what stands in the way. Reads only; whatever it accepts, `resume` can do."""
+"""Whether this process can resume a run, and what prevents it. Reads only; `resume` succeeds on every run that this accepts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from everstep.errors import EverstepError
 from everstep.fields import Shape, field
 from everstep.records import CHILD, RunRow, Status
 from everstep.runtime import workflow
-from everstep.runtime.driving_store import Host
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import waited_for
 from everstep.store.load import checked_from, load
 from everstep.store.refs import find_run
 
 
 class Resumable(Shape, frozen=True):
-    """True if a resume would go on with the run; otherwise the reasons say why not."""
+    """True if a resume would continue the run; otherwise `reasons` says why not."""
 
     run: str
     reasons: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ def can_resume(store: Host, run_id: str) -> Resumable:
     row = find_run(store.backend, run_id)
     broken = _journal(store.backend, row)
     if broken is not None:
-        return Resumable(row.id, [broken])  # nothing else can be told of it
+        return Resumable(row.id, [broken])  # the other checks cannot read it
     reasons = (_status(store.backend, row), _definition(store, row), _waits(store, row))
     return Resumable(row.id, [reason for reason in reasons if reason])
 
@@ -63,7 +63,7 @@ def _definition(store: Host, row: RunRow) -> str | None:
 
 
 def _waits(store: Host, row: RunRow) -> str | None:
-    """What a resume would wait for again. A pause is no reason: a resume lifts it."""
+    """Return what a resume would wait for again. A pause does not count: a resume lifts it."""
     if row.status != Status.WAITING or _has_news(store.backend, row, clock.now_us()):
         return None
     gates = [gate.address if gate.run == row.id else f"{gate.address} of run {gate.run}" for gate in waited_for(store, row)]
@@ -71,7 +71,7 @@ def _waits(store: Host, row: RunRow) -> str | None:
 
 
 def _has_news(backend: Backend, row: RunRow, now: int) -> bool:
-    """Whether an answer or a time that a run waits for has come, or one of its children."""
+    """Whether an answer or a time that a run, or one of its children, waits for has come."""
     if any(letter.due is not None and letter.due <= now for letter in backend.letters(row.id)):
         return True
     children = backend.runs(Query(parent=row.id, status=Status.WAITING))

@@ -1,8 +1,8 @@
-"""The handle with which a program drives one run: its live state, its steps, its checkpoints.
+"""The handle with which a program executes one run: its live state, its steps, its checkpoints.
 
-`with store.run(id) as run` takes the run's lease and goes on from its base, the newest checkpoint that the program asked for; leaving
-the block saves what is unsaved, records how it ended and gives the lease back. The handle is thin: `engine.attempt` is what it opens, and the
-parts of that do the work. One thread at a time saves the state; steps may end in any thread.
+`with store.run(id) as run` takes the run's lease and resumes at its resume point, the newest checkpoint that the program asked for. At the end
+of the block, unsaved changes are saved, the outcome is recorded and the lease is released. The handle is thin: it opens an `engine.attempt`,
+whose parts do the work. One thread at a time saves the state; steps may end in any thread.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import inside
 
 if TYPE_CHECKING:
-    from everstep.runtime.driving_store import Host
     from everstep.runtime.engine.leases import Keeper
+    from everstep.runtime.engine_store import Host
     from everstep.runtime.steps.open_step import OpenStep
 
 
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def state(self) -> Any:
-        """The live state. Change it as you like; `checkpoint` saves what changed."""
+        """The live state. Change it as you like; `checkpoint` saves the changes."""
         return self._attempt.live()[1].state
 
     @state.setter
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def report(self) -> Report:
-        """What this attempt took from the journal and what it did itself, up to now."""
+        """The steps that this attempt took from the journal and those it executed, so far."""
         run = self._attempt
         if run.saver is not None:
             run.report.seconds = time.monotonic() - run.began
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds, steps, tokens and cost of the run and its children up to now, over all attempts."""
+        """Seconds, steps, tokens and cost of the run and its children so far, over all attempts."""
         run = self._attempt
         if run.row is not None:
             know_children(run.store.backend, run.row, run.account)
@@ -98,8 +98,8 @@ class Run:
     ) -> Checkpoint:
         """Save the state; when this returns, it is durable (unless the run was opened with another durability).
 
-        `state` hands in an object of your own, which is compared with the last checkpoint and becomes `run.state`.
-        A loop of your own goes on from here when it is resumed.
+        `state` passes your own object, which is compared with the last checkpoint and becomes `run.state`.
+        A program that uses `store.run` continues from this checkpoint when it is resumed.
         """
         run = self._attempt
         saves, writer = run.saves, run.writer
@@ -110,7 +110,7 @@ class Run:
         span = saves.announce("manual")
         writer.refuse_second_saver()
         commit = None
-        with writer.lock:  # as `writer.commit` does, written out: this is the way that a program waits for
+        with writer.lock:  # the same as `writer.commit`, inlined: the program waits for this code
             before = run.row
             try:
                 commit = writer.prepare(note, tags, meta, state, saves.header("manual", None, False))
@@ -128,23 +128,23 @@ class Run:
     ) -> Any:  # fmt: skip
         """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`.
 
-        A recorded step is not run again: its result comes from the journal. `key` says what it is known by instead of its input and its
-        turn; `retry` and `timeout` are those of this call.
+        A recorded step is not run again: its result comes from the journal. `key` identifies the step instead of its input and its
+        turn; `retry` and `timeout` apply to this call.
         """
         run = self._attempt
         return call(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout))
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
-        """One step for each item, at most `concurrency` at the same time in threads; results in the order of the items."""
+        """Run one step for each item, at most `concurrency` at the same time in threads; results are in the order of the items."""
         from everstep.runtime.steps.parallel import drive_all
 
         return drive_all(tickets_of(self._attempt, function, items, concurrency), concurrency)
 
     def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> OpenStep:
-        """Begin a step that somebody else runs, with this input; gives a ticket to `complete` or `fail`.
+        """Begin a step that other code executes, with this input; return a ticket to `complete` or `fail`.
 
-        If the step has its end already, `ticket.recorded` is True, and `ticket.result` gives it: it must not be run. `kind` is what
-        policies look at.
+        If the step has ended already, `ticket.recorded` is True and `ticket.result` is its result: do not run it again. Policies use
+        `kind`.
         """
         from everstep.runtime.steps import open_step
 
@@ -152,40 +152,40 @@ class Run:
 
     @property
     def step_key(self) -> str:
-        """Inside a step: a key that stays the same whenever this step is tried, for the services that it calls."""
+        """Inside a step: a key that stays the same for all attempts at this step, for the services that it calls."""
         return step_key(self._attempt.live()[0], _ticket_here(self._attempt).address)
 
     @property
     def step_attempt(self) -> int:
-        """Inside a step: 1 for the first attempt that is known, 2 for the second…"""
+        """Inside a step: 1 for the first known attempt, 2 for the second…"""
         return _ticket_here(self._attempt).attempt
 
     @property
     def step_again(self) -> bool:
-        """Inside a step: whether it may have been run before by a process that died in it."""
+        """Inside a step: whether a process that died may have run it before."""
         return _ticket_here(self._attempt).again
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Inside a step: what it used. It is recorded with the step and counts for budgets."""
+        """Report, inside a step, what it used. It is recorded with the step and counts for budgets."""
         check_usage(tokens, cost)
         ticket = _ticket_here(self._attempt)
         ticket.tokens += tokens
         ticket.cost += cost
 
     def now(self) -> datetime:
-        """The time (UTC), recorded: replay gives the same."""
+        """Return the time (UTC), recorded: a replay returns the same."""
         return cast(datetime, self._drawn("now", clock.now_us, when))
 
     def random(self) -> float:
-        """A number from 0 up to 1, recorded: replay gives the same."""
+        """Return a number from 0 up to 1, recorded: a replay returns the same."""
         return cast(float, self._drawn("random", chance, float))
 
     def uuid(self) -> UUID:
-        """A random UUID, recorded: replay gives the same."""
+        """Return a random UUID, recorded: a replay returns the same."""
         return cast(UUID, self._drawn("uuid", lambda: str(uuid4()), UUID))
 
     def _drawn(self, name: str, draw: Callable[[], Any], made: Callable[[Any], Any]) -> Any:
-        """Needs no commit of its own: whatever depends on the value is recorded after it, or not at all."""
+        """Record a drawn value. Needs no commit of its own: everything that depends on the value is recorded after it, or not at all."""
         run = self._attempt
         run.live()
         address = run.address(run.here(), name)
@@ -194,7 +194,7 @@ class Run:
             try:
                 return made(run.replay.loaded(found.entry))
             except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
-                raise DamagedRecord(self.id, found.record.seq, f"it is no value of {address}") from error
+                raise DamagedRecord(self.id, found.record.seq, f"it does not contain a value of {address}") from error
         value = draw()
         if not run.dry:
             run.writer.put("step", pack(drawn(run, value)), address)
@@ -205,26 +205,26 @@ class Run:
         return gates.ask(self._attempt, name, ask, **options)
 
     def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
-        """Wait for a time; the deadline stands when the process dies. See `everstep.sleep`."""
+        """Wait until a time; the deadline stays the same if the process dies. See `everstep.sleep`."""
         timers.sleep(self._attempt, seconds, until)
 
     def progress(self, done: float, total: float) -> None:
-        """Say how far the work is; it stands in the next checkpoint."""
+        """Report how far the work is; the next checkpoint records it."""
         if not (isinstance(done, (int, float)) and isinstance(total, (int, float)) and 0 <= done <= total and total > 0):
-            raise InvalidArgument(f"progress({done!r:.40}, {total!r:.40}) is no part of a whole")
+            raise InvalidArgument(f"progress needs 0 <= done <= total and total > 0, got progress({done!r:.40}, {total!r:.40})")
         self._attempt.saves.progress = (done, total)
 
     def emit(self, name: str, **data: Any) -> None:
-        """Put an event of your own into the journal, with the next commit; policies, hooks and the store's events know it as `custom:name`."""
+        """Write your own event to the journal, with the next commit; policies, hooks and the store's events name it `custom:name`."""
         check_name(name)
-        self._say(f"custom:{name}", data)
+        self._record_event(f"custom:{name}", data)
 
     def milestone(self, name: str, note: str | None = None) -> None:
-        """Say that something worth keeping was reached; a policy `on("milestone")` makes a checkpoint of it."""
-        self._say("milestone", {"milestone": name, "note": note})
+        """Report that a milestone was reached; a policy `on("milestone")` makes a checkpoint of it."""
+        self._record_event("milestone", {"milestone": name, "note": note})
 
-    def _say(self, event: str, data: dict[str, Any]) -> None:
-        """An event that the program asked for. What is played back says nothing twice."""
+    def _record_event(self, event: str, data: dict[str, Any]) -> None:
+        """Record an event of the program. A replayed event is not recorded twice."""
         run = self._attempt
         run.live()
         address = run.address(run.here(), f"event:{event}")
@@ -238,7 +238,7 @@ class Run:
         run.fire(event if event.startswith("custom:") else f"custom:{event}", **data)
 
     def flush(self) -> None:
-        """Return when all that was recorded up to now is durable, events and drawn values too; raise if something could not be made so."""
+        """Return when everything recorded so far is durable, including events and drawn values; raise if something could not be saved."""
         self._attempt.writer.flush()
 
     def __enter__(self) -> Run:
@@ -250,19 +250,19 @@ class Run:
         return self
 
     def _renew(self) -> Attempt:
-        """A new attempt, if none is open."""
+        """Return a new attempt; raise if one is open."""
         run = self._attempt
         run.writer.lock.check()
         if run.saver is not None:
-            raise InvalidArgument(f"run {self.id!r} is open already")
+            raise InvalidArgument(f"run {self.id!r} is already open")
         run = self._attempt = run.renewed()
         return run
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         run = self._attempt
         run.leaving()
-        error = signals.told(run, error)
-        if inside():  # a generator that was collected in the middle of a save
+        error = signals.error_of(run, error)
+        if inside():  # a generator that was garbage-collected in the middle of a save
             abandoned.leave(run, error, leave_attempt)
             owner.leave(run.root)
             return
@@ -273,7 +273,7 @@ class Run:
         exit_process(run, error)
 
     def __del__(self) -> None:
-        """A handle that was never left: its lease must not be kept for as long as this process lives."""
+        """Close a handle that was never closed: the process must not keep its lease."""
         run: Attempt | None = getattr(self, "_attempt", None)
         if run is not None and run.saver is not None and run.phase is OPEN and not run.dry:
             run.leaving()
@@ -292,7 +292,7 @@ class Run:
 
 
 def leave_attempt(run: Attempt, error: BaseException | None) -> None:
-    """Record how an attempt ended, close it, and tell observers."""
+    """Record how an attempt ended, close it, and call observers."""
     try:
         finish.leave(run, error)
     finally:
@@ -300,20 +300,20 @@ def leave_attempt(run: Attempt, error: BaseException | None) -> None:
 
 
 def attempt_of(run: Any) -> Attempt:
-    """What a handle, also an async one, has open, for parts of Everstep that work below its public methods."""
+    """Return the open attempt of a handle, also of an async one, for parts of Everstep that work below its public methods."""
     attempt: Attempt = run._attempt
     return attempt
 
 
 def attempt_if_recorded(run: Any) -> Attempt | None:
-    """The same; None for a run that is switched off."""
+    """Like `attempt_of`; None for a run that is turned off."""
     return getattr(run, "_attempt", None)
 
 
 def tickets_of(run: Attempt, function: Callable[..., Any], items: Iterable[Any], concurrency: int) -> list[Ticket]:
-    """A call for each item, numbered in their order."""
+    """Return a call for each item, numbered in their order."""
     if type(concurrency) is not int or concurrency < 1:
-        raise InvalidArgument(f"concurrency={concurrency!r:.60} is no whole number from 1 on")
+        raise InvalidArgument(f"concurrency must be an integer of at least 1, got {concurrency!r:.60}")
     here = run.here()
     return [begin(run, here, function, ABSENT, (item,), {}, {}) for item in check_items(items)]
 
@@ -321,20 +321,20 @@ def tickets_of(run: Attempt, function: Callable[..., Any], items: Iterable[Any],
 def _ticket_here(run: Attempt) -> Ticket:
     here = owner.within(run)
     if here is None or here.ticket is None:
-        raise RunClosed("this code is not inside a step", remedy="Ask inside the function that run.step calls.")
+        raise RunClosed("this code is not inside a step", remedy="Use it inside the function that run.step calls.")
     return here.ticket
 
 
 def give_result(run: Attempt, result: Any) -> None:
-    """A workflow returned: whether that can be stored belongs to its own outcome."""
+    """Set the result of a workflow that returned: if it cannot be stored, the workflow fails."""
     mask = run.mask
-    kept = result if mask is None else mask(result, "what the workflow returned")
-    run.returned = result_body(kept, "what the workflow returned", run.store.framer.wrap)
+    kept = result if mask is None else mask(result, "the workflow's result")
+    run.returned = result_body(kept, "the workflow's result", run.store.framer.wrap)
     run.result = result
 
 
 def exit_process(run: Attempt, error: BaseException | None) -> None:
-    """A signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
+    """Exit if a signal asked the whole program to stop, not only this run; a child run leaves that to its caller."""
     missed = signals.missed()
     if isinstance(error, Interrupted) and error.exit_code is not None:
         if not run.options.driven:

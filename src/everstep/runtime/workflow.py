@@ -1,7 +1,7 @@
-"""Workflows: functions whose runs are durable. `start` and `resume` drive one to its end, or to where it has to wait.
+"""Workflows: functions whose runs are durable. `start` and `resume` execute one until it ends or has to wait.
 
-A workflow is found again by its name, among those that this process has defined; a name that stands in a store is never imported.
-The function is run from its beginning each time, and what it had finished comes from the journal.
+A workflow is found by its name, among those that this process has defined; a name in a store is never imported.
+The function runs from its beginning each time, and the results of finished steps come from the journal.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.finish import end_of, stopped_by
 from everstep.runtime.engine.options import Mode, Replay, check_limits
 from everstep.runtime.engine.owner import place
 from everstep.runtime.engine.replay import content, republish
 from everstep.runtime.engine.store_trouble import TROUBLE
+from everstep.runtime.engine_store import Host
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.budget import Budget
-from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, give_back
+from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, release_claimed
 from everstep.runtime.limits.policy import Policy
 from everstep.runtime.outcome import DIFFERS, Outcome, recorded
 from everstep.runtime.run import Run, attempt_of, give_result
@@ -65,7 +65,7 @@ _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
 class Workflow:
-    """A function whose runs are durable. Calling it inside a run starts a child run; outside of one it is simply called."""
+    """A function whose runs are durable. Calling it inside a run starts a child run; outside of one it is a plain call."""
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, version: Any = None, definition: str | None = None,
@@ -74,31 +74,31 @@ class Workflow:
         accepts: Callable[..., Any] | None = None,
     ):  # fmt: skip
         if not callable(function):
-            raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.workflow on a function.")
+            raise InvalidArgument(f"a workflow must be a function, got {function!r:.60}", remedy="Use @everstep.workflow on a function.")
         _refuse_method(function)
         self.function = function
         self.name = name or getattr(function, "__name__", "") or ""
         if not self.name.isprintable() or not 0 < len(self.name) <= 200 or self.name == "<lambda>":
-            raise InvalidArgument(f"{self.name!r:.60} is no name of a workflow", remedy='Give one: @everstep.workflow(name="report").')
+            raise InvalidArgument(f"{self.name!r:.60} is not a valid workflow name", remedy='Give one: @everstep.workflow(name="report").')
         self.version = None if version is None else str(version)
         self.is_async = inspect.iscoroutinefunction(function)
         self.definition = (definition if definition is not None else _source(function))[:_LONGEST_DEFINITION]
         self.policy = None if policy is None else Policy.parse(policy)
-        Mode(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad choices now, not when a run fails
+        Mode(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad options now, not when a run fails
         self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
         self.accepts = accepts or self._bind
         functools.update_wrapper(self, function, updated=())
         self._enter()
 
     def _enter(self) -> None:
-        """Be known by its name. A module that is loaded again defines its workflows anew; anything else is most likely a mistake."""
+        """Register the workflow by its name. Warn if the name is taken, unless a reloaded module defines its workflows again."""
         before = _known.get(self.name)
         if before is not None and before.definition != self.definition and _origin(before.function) != _origin(self.function):
             import warnings
 
             warnings.warn(
-                f"two workflows are named {self.name!r}: that of {_origin(self.function)[0]} takes the place of that of {_origin(before.function)[0]}, "
-                "and goes on with its runs, too. Give one of them another name: @everstep.workflow(name=...)",
+                f"two workflows are named {self.name!r}: the one in {_origin(self.function)[0]} replaces the one in {_origin(before.function)[0]} "
+                "and takes over its runs, too. Rename one of them: @everstep.workflow(name=...)",
                 stacklevel=4,
             )
         _known[self.name] = self
@@ -123,7 +123,7 @@ _known: dict[str, Workflow] = {}
 
 
 def _refuse_method(function: Any) -> None:
-    """A workflow is found by its name, in any process, and called with its stored input: there is no object that it could be a method of."""
+    """Refuse a method: a workflow is found by its name in any process and called with its stored input, so there is no object to call it on."""
     name = str(getattr(function, "__qualname__", ""))
     code = getattr(function, "__code__", None)
     owner = name.rpartition(".")[0]
@@ -132,21 +132,21 @@ def _refuse_method(function: Any) -> None:
     if code.co_argcount and code.co_varnames[0] in ("self", "cls"):
         raise InvalidArgument(
             f"a workflow must be a function, got the method {name.rpartition('<locals>.')[2]}",
-            remedy="Make it a function of the module, or a @staticmethod (above @everstep.workflow), and give it what it needs of the object as "
-            "arguments: they are stored, and a resume in another process has them.",
+            remedy="Make it a module-level function, or a @staticmethod (above @everstep.workflow), and pass what it needs of the object as "
+            "arguments: they are stored, so a resume in another process has them.",
         )
 
 
 def _origin(function: Any) -> tuple[str, str]:
-    """Where a function is defined."""
+    """Return where a function is defined."""
     return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", ""))
 
 
 def workflow(function: Any = None, /, **options: Any) -> Any:
     """Make a function a workflow: `store.start(function, ...)` runs it durably.
 
-    Options: name (what stands in the store), version (a label), policy (when checkpoints are made), retry (how a run that failed
-    is resumed by `store.wake()`), budget and timeout (of each run).
+    Options: name (under which the store saves its runs), version (a label), policy (when checkpoints are made), retry (how `store.wake()`
+    resumes a failed run), budget and timeout (of each run).
     """
     if function is None:
         return lambda f: Workflow(f, **options)
@@ -160,7 +160,7 @@ def as_workflow(function: Any) -> Workflow:
 def _source(function: Any) -> str:
     try:
         return textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    except (OSError, TypeError):  # typed in, or not Python: what it does is all there is
+    except (OSError, TypeError):  # typed interactively, or not Python: use the code itself
         code = getattr(function, "__code__", None)
         return (
             sha256(code.co_code + repr((code.co_consts, code.co_names)).encode()).hexdigest() if code is not None else repr(type(function))
@@ -188,7 +188,7 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
-    """What the first record of a run says, and the chunks that belong to it. Without a workflow, nobody here knows more of it than its name."""
+    """Return the content of a run's first record, and its chunks. Without a workflow, only the name is known."""
     digest = digest_of(*stored, name)
     form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
     about = {
@@ -199,7 +199,7 @@ def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = 
 
 
 def as_stored(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
-    """An input as this store keeps it."""
+    """Return an input as this store saves it."""
     return (args, kwargs) if store.mask is None else store.mask.call(flow.function, args, kwargs, flow.name)
 
 
@@ -208,31 +208,31 @@ def definition_of(store: Host, flow: Workflow) -> str:
 
 
 def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> bytes:
-    """What an input is known by."""
+    """Return the digest that identifies an input."""
     try:
         return sha256(encode([list(args), kwargs], f"arguments of the workflow {name}")).digest()[:16]
     except Unstorable:
         for which, value in (*enumerate(args, 1), *kwargs.items()):
-            encode(value, f"argument {which} of the workflow {name}")  # says which one it is
+            encode(value, f"argument {which} of the workflow {name}")  # raises an error that names the argument
         raise
 
 
 def _known_before(outcome: Outcome) -> Outcome:
-    """Say that nothing was run."""
+    """Set the reason that nothing was executed."""
     outcome.reason = outcome.reason or "recorded before"
     return outcome
 
 
 def refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """An input that the function cannot take is refused before there is a run that could only fail."""
+    """Refuse an input that the function does not accept, before a run exists that could only fail."""
     try:
         flow.accepts(*args, **kwargs)
     except TypeError as error:
-        raise InvalidArgument(f"the workflow {flow.name!r} cannot be called so: {error}") from error
+        raise InvalidArgument(f"Invalid arguments for workflow {flow.name!r}: {error}") from error
 
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
-    """What `start` is in a store that is switched off: the call itself, and its result."""
+    """Do what `start` does in a store that is turned off: call the function, and return its outcome."""
     from everstep.runtime.disabled import OffRun
 
     flow, run = as_workflow(function), OffRun(id, None)
@@ -254,7 +254,7 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
 
 
 def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
-    """Whether a recorded input is this one, be it written in another way."""
+    """Whether a recorded input equals this one, also if the call was spelled differently."""
     if digest == digest_of(*as_stored(store, flow, args, kwargs), flow.name):
         return True
     from everstep.runtime.steps.spelling import spellings
@@ -263,7 +263,7 @@ def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[
 
 
 def is_input_of(store: Host, row: RunRow, said: dict[str, Any], digest: bytes) -> bool:
-    """Whether a run was started with the input that has this digest, be it written in another way. Without its workflow: only if it is the same."""
+    """Whether a run was started with the input of this digest, also if the call was spelled differently. Without its workflow: only if equal."""
     flow = _known.get(str(said.get("workflow")))
     if digest == said.get("input_digest") or flow is None:
         return bool(digest == said.get("input_digest"))
@@ -276,7 +276,7 @@ def refuse_other(
     store: Host, row: RunRow, said: dict[str, Any], flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
-        raise RunExists(f"run {row.id!r} is a run of {said.get('workflow') or 'no workflow'}, not of {flow.name}")
+        raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
             f"run {row.id!r} of {flow.name} was started with another input",
@@ -285,7 +285,7 @@ def refuse_other(
 
 
 def _ready(flow: Workflow, outcome: Outcome) -> Any:
-    """An outcome that is there already, in the form that the caller of an async workflow expects."""
+    """Return an existing outcome in the form that the caller of an async workflow expects."""
     if flow.is_async and _in_loop():
         return _give(outcome)
     return outcome
@@ -296,7 +296,7 @@ async def _give(outcome: Outcome) -> Outcome:
 
 
 def finish(outcome: Any) -> Outcome:
-    """The outcome of an attempt, also where a loop runs in this thread, which then has to wait for it."""
+    """Return the outcome of an attempt, also if a loop is running in this thread, which then blocks."""
     if not inspect.isawaitable(outcome):
         return cast(Outcome, outcome)
     from concurrent.futures import ThreadPoolExecutor
@@ -323,8 +323,8 @@ def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyw
 def resumed(
     store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]
 ) -> WorkflowAttempt | _Ended:
-    """The attempt to resume a run. It has read from the store all that it needs to begin."""
-    if replay not in get_args(Replay):  # also of a run that has ended: a misspelt validation must not look like a clean one
+    """Return the attempt to resume a run. It has read everything it needs to begin."""
+    if replay not in get_args(Replay):  # checked for ended runs, too: a misspelt validation must not look like a clean one
         raise InvalidArgument(f"replay must be one of {', '.join(get_args(Replay))}, got {replay!r:.60}")
     check_limits(options.get("budget"), options.get("timeout"))
     row = find_run(store.backend, run_id)
@@ -335,7 +335,7 @@ def resumed(
     changed = definition_change(store, row, flow, said, anyway)
     if from_step is not None:
         if replay != "normal":
-            raise InvalidArgument("from_step goes with normal replay only")
+            raise InvalidArgument("from_step needs replay='normal'")
         row = store.fork_before(row, from_step)
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
@@ -348,7 +348,7 @@ def resumed(
 
 
 def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
-    """A misspelt address would accept nothing, unnoticed."""
+    """Refuse unknown steps: a misspelt address would accept nothing, unnoticed."""
     unknown = accept - {record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP}
     if unknown:
         raise InvalidArgument(
@@ -358,7 +358,7 @@ def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> N
 
 
 def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> WorkflowAttempt:
-    """The attempt to drive a run that a worker has claimed. If it can't be driven here, that is raised before anything is written, and the lease is released."""
+    """Return the attempt at a claimed run. If this process cannot execute it, raise before anything is written, and release the lease."""
     row = claimed.row
     assert row is not None
     try:
@@ -370,12 +370,12 @@ def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Work
         return WorkflowAttempt(store, flow, row.id, args, kwargs, {"held": claimed, "max_deaths": max_deaths}, changed)
     except BaseException:
         store.keeper.released()
-        give_back(store, claimed)
+        release_claimed(store, claimed)
         raise
 
 
 def recover(store: Host, run_id: str, max_deaths: int) -> WorkflowAttempt | _Ended:
-    """The attempt of a worker to resume a run outside of queues. A run of another version is left alone."""
+    """Return a worker's attempt to resume a run outside of queues. A run of another version is left alone."""
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
     _refuse_version(store, row, _workflow_of(row, said), said)
@@ -383,40 +383,40 @@ def recover(store: Host, run_id: str, max_deaths: int) -> WorkflowAttempt | _End
 
 
 def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
-    """Leave a run to the workers of the version that drove it."""
+    """Leave a run to the workers of the version that executed it."""
     found = driven(store.backend, row, said)
     if not may_drive(found, has_begun(store.backend, row), flow.version):
-        raise OtherVersion(f"run {row.id!r} was driven by version {found.version} of {flow.name}; this process has version {flow.version}")
+        raise OtherVersion(f"version {found.version} of {flow.name} executed run {row.id!r}; this process has version {flow.version}")
 
 
 def by_name(name: str) -> Workflow | None:
-    """The workflow of that name, if this process has it."""
+    """Return the workflow of that name, if this process has it."""
     return _known.get(name)
 
 
 def known() -> list[str]:
-    """The names of all workflows that this process has."""
+    """Return the names of all workflows of this process."""
     return list(_known)
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of all workflows that this process has, by name."""
+    """Return the versions of all workflows of this process, by name."""
     return {name: flow.version for name, flow in list(_known.items())}
 
 
 def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a run was started with."""
+    """Return the input that a run was started with."""
     match load_result(store.backend, row.family, *said.get("input", (0, None))):
         case [list() as args, dict() as kwargs]:
             return tuple(args), kwargs
-    raise DamagedRecord(row.id, 1, "it has no input of a workflow")
+    raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
 
 
 def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
-    """How the definition differs from the one that a run began with; refused if the run cannot go on under it."""
+    """Return the diff between the definition that a run began with and this one; raise if the run cannot continue under it."""
     before = driven(store.backend, row, said)
     if not before.ever:
-        return ""  # nothing was done under the code of the program that enqueued it
+        return ""  # the code of the program that enqueued it executed nothing
     changed = _difference(definition_of(store, flow), before.definition)
     if not changed or flow.compatible is None:
         return changed
@@ -428,13 +428,13 @@ def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, 
 
 
 def workflow_of(store: Host, run_id: str) -> Workflow:
-    """The workflow of a run, if this process knows it."""
+    """Return the workflow of a run, if this process knows it."""
     row = find_run(store.backend, run_id)
     return _workflow_of(row, beginning(store, row))
 
 
 def beginning(store: Host, row: RunRow) -> dict[str, Any]:
-    """What the first record of a run says."""
+    """Return the content of a run's first record."""
     return content(checked(store.backend, row, 1, 1)[0])
 
 
@@ -442,11 +442,11 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
     name = said.get("workflow")
     if name is None:
         raise InvalidArgument(
-            f"run {row.id!r} is a loop of your own, no workflow",
-            remedy=f"Run the program again that drives it: the one with store.run({row.id!r}), or with the loop.run(store, {row.id!r}) of an agent.",
+            f"run {row.id!r} was opened with store.run(); only workflows can be resumed by name",
+            remedy=f"Run its program again: the one with store.run({row.id!r}), or with the loop.run(store, {row.id!r}) of an agent.",
         )
     if name not in _known:
-        raise UnknownWorkflow(f"run {row.id!r} is a run of the workflow {name!r}, which this process does not know")
+        raise UnknownWorkflow(f"run {row.id!r} belongs to the workflow {name!r}, which this process has not defined")
     return _known[name]
 
 
@@ -458,7 +458,7 @@ def _difference(definition: str, before: str | None) -> str:
 
 
 class _Ended:
-    """In place of an attempt, where a run has ended before."""
+    """Takes the role of an attempt for a run that has already ended."""
 
     def __init__(self, flow: Workflow, outcome: Outcome):
         self._flow = flow
@@ -469,7 +469,7 @@ class _Ended:
 
 
 class WorkflowAttempt:
-    """One attempt to drive a run of a workflow forward."""
+    """One attempt to execute a run of a workflow."""
 
     def __init__(
         self,
@@ -500,7 +500,7 @@ class WorkflowAttempt:
 
     @property
     def run(self) -> Attempt:
-        """The engine's side of it."""
+        """The engine's attempt."""
         return attempt_of(self._handle)
 
     def drive(self) -> Any:
@@ -542,16 +542,16 @@ class WorkflowAttempt:
         return self._outcome(error, trouble)
 
     def _problem(self, problem: BaseException) -> BaseException | None:
-        """What a workflow ended with. To end the process is for the program that started it; a worker has other runs to drive."""
-        error = signals.told(self.run, stopped_by(problem))
-        if self.run.ear is None or isinstance(error, (Exception, Suspended)):
+        """Return the error that a workflow ended with. In a worker, an attempt to end the process becomes an error: it has other runs."""
+        error = signals.error_of(self.run, stopped_by(problem))
+        if self.run.stop_flag is None or isinstance(error, (Exception, Suspended)):
             return error
         made = ExitInWorkflow(f"the workflow {self._flow.name!r} tried to end its worker ({type(error).__name__}: {error})")
         made.__cause__ = error
         return made
 
     def _cancelled(self) -> Outcome:
-        """The run was cancelled while its driver was dead, was driven between the look at it and the lease, or was given up for its deaths."""
+        """Return the recorded outcome of a run that cannot start: it was cancelled, has ended meanwhile, or was given up for its deaths."""
         assert self.run.row is not None
         outcome = recorded(self._store, self.run.row, self.run.report)
         if self.run.buried:
@@ -559,7 +559,7 @@ class WorkflowAttempt:
         return outcome
 
     def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
-        """The outcome, unless the attempt itself broke: then what broke it is raised."""
+        """Return the outcome; raise the error if the attempt itself broke."""
         run = self.run
         if isinstance(trouble, AttemptLost):
             trouble = trouble.error
@@ -585,7 +585,7 @@ class WorkflowAttempt:
         return outcome
 
     def _validated(self, error: BaseException | None) -> Outcome:
-        """What a validation came to. One that found differences never has the status of the run."""
+        """Return the outcome of a validation. If it found differences, its status is not that of the run."""
         from everstep.runtime.steps import validate
 
         run = self.run
@@ -600,14 +600,14 @@ class WorkflowAttempt:
 
 
 def resumable(run: str, failure: EverstepError) -> EverstepError:
-    """What the caller of an attempt is told that the store failed under. The error itself may have been told to others, too."""
-    told = copy(failure)
+    """Return the error of the store with a remedy for this run. A copy: others may have the same error object."""
+    shown = copy(failure)
     if isinstance(failure, StoreError):
-        told.remedy = (
-            f"Run {run!r} did not fail: no end of it was recorded. When the store works again, store.resume({run!r}) continues after the last "
-            "recorded step; a step whose result could not be recorded runs again, with the same step_key. A worker does so by itself."
+        shown.remedy = (
+            f"Run {run!r} did not fail: no end was recorded. When the store works again, store.resume({run!r}) continues after the last "
+            "recorded step; a step whose result could not be recorded runs again, with the same step_key. A worker resumes it automatically."
         )
-    return told
+    return shown
 
 
 def _exit(run: Run, error: BaseException | None) -> BaseException | None:

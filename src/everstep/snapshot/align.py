@@ -1,7 +1,7 @@
 """Pairs the items of two lists so that as few as possible differ. No I/O.
 
-Short parts are paired by the least number of edits (insert, remove, replace). Where that would take too long, items that are unique on both
-sides are paired first, and the parts between them for themselves.
+Short parts are paired by the smallest number of edits (insert, remove, replace). If that would take too long, items that are unique on both
+sides are paired first, and then the parts between them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pair = tuple[int | None, int | None]
 
 
 def aligned(a: list[bytes], b: list[bytes]) -> Iterator[Pair]:
-    """Pairs of positions, rising on both sides; None on one side where an item was added or removed."""
+    """Yield pairs of positions, rising on both sides; None on one side for an added or removed item."""
     if _small(a, b):
         yield from _fewest(a, b, 0, 0)
         return
@@ -32,7 +32,7 @@ def _small(a: list[bytes], b: list[bytes]) -> bool:
 
 
 def _gap(a: list[bytes], b: list[bytes], i: int, j: int) -> Iterator[Pair]:
-    """The items between two anchors: by the fewest edits, or simply one after the other where there are too many."""
+    """Pair the items between two anchors: by the fewest edits, or one after the other if there are too many."""
     if _small(a, b):
         yield from _fewest(a, b, i, j)
         return
@@ -43,8 +43,8 @@ def _gap(a: list[bytes], b: list[bytes], i: int, j: int) -> Iterator[Pair]:
 
 
 def _fewest(a: list[bytes], b: list[bytes], i: int, j: int) -> Iterator[Pair]:
-    """The pairing with the fewest edits; `i` and `j` are where the two parts begin."""
-    left = _edits(a, b)  # how many edits the rest takes, from each pair of positions on
+    """Yield the pairing with the fewest edits; the two parts begin at `i` and `j`."""
+    left = _edits(a, b)  # the number of edits that the rest takes, for each pair of positions
     x = y = 0
     while x < len(a) or y < len(b):
         here = left[x][y]

@@ -1,7 +1,7 @@
-"""One base: its content, its chunks, and what is known of them for the next one. No I/O.
+"""Builds one base: its content, its chunks, and the data about them that the next base reuses. No I/O.
 
-Relies on `tree` for the cutting. A base of which no reader would believe that so few bytes are so much (see `loader`) is stored without
-compression. Frames never get shorter once they are stored, so what was believable stays so, whoever writes the same chunks again.
+Relies on `tree` for the cutting. A base whose compression ratio readers would refuse (see `loader`) is stored without compression. Frames
+never get shorter once they are stored, so a ratio that was accepted stays acceptable when the same chunks are written again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from everstep.snapshot.tree import Builder, Node
 Known = Mapping[bytes, Node]
 NOTHING: Known = {}
 _MOST_PARTS = 1_000
-_NOBODY = Tracker()  # whose changes nobody follows
+_NOBODY = Tracker()  # its changes are not followed
 
 
 class Built(NamedTuple):
@@ -30,7 +30,7 @@ class Built(NamedTuple):
 
 
 def build_base(state: Any, wrap: Callable[..., bytes], known: Known = NOTHING, tracker: Tracker = _NOBODY) -> Built:
-    """A base for a state; `known` are the chunks that the base before it reaches."""
+    """Build a base for a state; `known` are the chunks that the base before it reaches."""
     builder = Builder(known, wrap, tracker)
     root = builder.build(state)
     reached = builder.reached()
@@ -45,15 +45,15 @@ def build_base(state: Any, wrap: Callable[..., bytes], known: Known = NOTHING, t
         return Built(root, builder.chunks, reached)
     if too_heavy(heavy, sum(node.stored for node in on_scale.values())):
         raise LimitExceeded(
-            f"{_heaviest(state)} is one small part, many thousand times over: to load it would take about {heavy:,} bytes of memory",
-            remedy="Store the part once, and how often it occurs.",
+            f"{_heaviest(state)} repeats one small part many thousand times: loading it would take about {heavy:,} bytes of memory",
+            remedy="Store the part once, with the number of repetitions.",
         )
     sizes = {digest: Node(node.refs, len(scale.chunks[digest]), node.stored, node.shared) for digest, node in on_scale.items()}
     return Built(weighed, scale.chunks, sizes)
 
 
 def _heaviest(state: Any) -> str:
-    """The path of the innermost list or dict that could not be stored if it were the whole state."""
+    """Return the path of the innermost list or dict that could not be stored if it were the whole state."""
     path, value, found = "state", state, True
     while found:
         found = False
@@ -65,7 +65,7 @@ def _heaviest(state: Any) -> str:
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]]:
-    """The lists and dicts inside one, each object once, and not more than a person could wait for."""
+    """List the lists and dicts inside one, each object once, up to a number that takes bearable time."""
     items = dict.items(value) if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     distinct = {id(part): (key, part) for key, part in items if isinstance(part, (dict, list))}
     return list(distinct.values())[:_MOST_PARTS]

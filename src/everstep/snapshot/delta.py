@@ -1,13 +1,13 @@
-"""Deltas: what changed between two snapshots, as operations by path. No I/O.
+"""Deltas: the changes between two snapshots, as operations by path. No I/O.
 
     [0, path, value]                        set    (the empty path is the whole state)
     [1, path]                               delete a key
     [2, path, start, deleted, [items]]      splice a list
     [3, path, start, deleted, text]         splice a text, counted in characters
 
-A path is an array of keys, positions and field names. Operations apply in order, each to the result of those before it.
-A new key goes to the end of its dict, as in Python. `apply` works on anything that behaves like dict and list, so the lazy
-containers of `view` take deltas as well. `difference` computes a delta from two decoded values.
+A path is an array of keys, positions and field names. Operations apply in order, each to the result of those before it. A new key goes to
+the end of its dict, as in Python. `apply` works on anything that behaves like dict and list, so the lazy containers of `view` take deltas
+as well. `difference` computes a delta from two decoded values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _plain_equal = frozenset({type(None), bool, int, str, bytes})
 
 
 def apply(root: Any, ops: Iterable[Op]) -> Any:
-    """The value after the operations; containers are changed in place. An impossible operation is damage."""
+    """Apply the operations and return the value; containers are changed in place. An impossible operation is damage."""
     with misfit():
         for op in ops:
             root = _apply(root, op)
@@ -38,7 +38,7 @@ def apply(root: Any, ops: Iterable[Op]) -> Any:
 
 
 def joined(first: bytes, second: bytes) -> bytes:
-    """Two encoded deltas as one."""
+    """Join two encoded deltas."""
     if not (n := _count(first)):
         return second
     if not (m := _count(second)):
@@ -47,19 +47,19 @@ def joined(first: bytes, second: bytes) -> bytes:
 
 
 def _count(delta: bytes) -> int:
-    """How many operations an encoded delta has."""
+    """Return the number of operations of an encoded delta."""
     if delta[0] < 0xDC:
         return delta[0] & 0x0F
     return int.from_bytes(delta[1:3] if delta[0] == 0xDC else delta[1:5])
 
 
 def _head(n: int) -> int:
-    """How long the head of an encoded delta of n operations is."""
+    """Return the length of the head of an encoded delta of n operations."""
     return 1 if n < 16 else 3 if n < 65536 else 5
 
 
 class _Misfit:
-    """Whatever goes wrong with operations that don't fit is damage. A class, because a generator costs more than applying a delta."""
+    """Turns every error of operations that don't fit into damage. A class, because a generator costs more than applying a delta."""
 
     def __enter__(self) -> None:
         pass
@@ -81,12 +81,12 @@ def _apply(root: Any, op: Op) -> Any:
             return _spliced(root, op)
     if code == SPLICE:
         target = inside(root, path)
-        if target.__class__ is dict:  # a dict would take the slice for a key
-            raise TypeError("a splice of a dict")
+        if target.__class__ is dict:  # a dict would use the slice as a key
+            raise TypeError("a dict cannot be spliced")
         target[op[2] : op[2] + op[3]] = op[4]
         return root
     holder = root if len(path) == 1 else inside(root, path[:-1])
-    if holder.__class__ is not dict:  # as it is most often
+    if holder.__class__ is not dict:  # the most common case
         holder = fields_of(holder)
     if code == SET:
         holder[path[-1]] = op[2]
@@ -105,7 +105,7 @@ def _spliced(text: str, op: Op) -> str:
 
 
 def inside(root: Any, path: Sequence[Any]) -> Any:
-    """The value at a path."""
+    """Return the value at a path."""
     for step in path:
         cls = root.__class__
         root = (root if cls is dict or cls is list else fields_of(root))[step]
@@ -113,7 +113,7 @@ def inside(root: Any, path: Sequence[Any]) -> Any:
 
 
 def fields_of(value: Any) -> Any:
-    """What a step leads into: a container, an object's fields, or what a lazy reference (of `view`) stands for."""
+    """Return the container that a path continues in: a container, an object's fields, or the target of a lazy reference (of `view`)."""
     cls = value.__class__
     if cls is dict or cls is list:
         return value
@@ -123,7 +123,7 @@ def fields_of(value: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two decoded values are the same: equal and of the same types throughout."""
+    """Whether two decoded values are equal, with the same types throughout."""
     if a is b:
         return True
     if a.__class__ is not b.__class__:
@@ -167,7 +167,7 @@ def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Path, ops: list[Op]) 
         return
     kept = [k for k in old if k in new]
     order = kept + [k for k in new if k not in old]
-    if not all(map(same, order, new)):  # the order of keys changed, which is kept; or 1 gave way to True, which are one key
+    if not all(map(same, order, new)):  # the order of keys changed, and order is kept; or True replaced 1, which is the same key
         ops.append([SET, list(path), new])
         return
     for k in old:
@@ -180,7 +180,7 @@ def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Path, ops: list[Op]) 
 
 
 def texts(old: str, new: str, path: Path, ops: list[Op]) -> None:
-    """Set a text, or splice it where that is shorter."""
+    """Set a text, or splice it if that is shorter."""
     if old == new:
         return
     head = _common(old, new)
@@ -193,7 +193,7 @@ def texts(old: str, new: str, path: Path, ops: list[Op]) -> None:
 
 
 def _common(a: str, b: str) -> int:
-    """The length of the common beginning; whole blocks are compared at once, the last one by halving."""
+    """Return the length of the common beginning; compares whole blocks at once, and the last one by halving."""
     limit = min(len(a), len(b))
     low = 0
     while low < limit and a[low : low + 4096] == b[low : low + 4096]:
@@ -226,7 +226,7 @@ def _common_end(a: str, b: str, limit: int) -> int:
 def _lists(old: list[Any], new: list[Any], path: Path, ops: list[Op]) -> None:
     a = [encode(v) for v in old]
     b = [encode(v) for v in new]
-    shift = 0  # how much further right than in `old` things stand by now
+    shift = 0  # how far items have moved right, relative to `old`
     i = j = 0
     for x, y in [*anchors(a, b), (len(a), len(b))]:
         shift = _gap(old[i:x], new[j:y], i + shift, path, ops) + shift
@@ -234,7 +234,7 @@ def _lists(old: list[Any], new: list[Any], path: Path, ops: list[Op]) -> None:
 
 
 def _gap(old: list[Any], new: list[Any], at: int, path: Path, ops: list[Op]) -> int:
-    """Turn the items between two anchors into the new ones; return by how much the rest moves."""
+    """Turn the items between two anchors into the new ones; return how far the rest moves."""
     if len(old) == len(new):
         for k, (x, y) in enumerate(zip(old, new, strict=True)):
             difference(x, y, (*path, at + k), ops)
@@ -245,7 +245,7 @@ def _gap(old: list[Any], new: list[Any], at: int, path: Path, ops: list[Op]) -> 
 
 
 def anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
-    """Pairs of positions whose items are the same, rising on both sides: the ends, and between them what is unique."""
+    """Return pairs of positions with equal items, rising on both sides: the common ends, and unique items between them."""
     limit = min(len(a), len(b))
     head = 0
     while head < limit and a[head] == b[head]:
@@ -260,11 +260,11 @@ def anchors(a: list[bytes], b: list[bytes]) -> list[tuple[int, int]]:
 
 
 def _unique(a: list[bytes], b: list[bytes], head: int, tail: int) -> list[tuple[int, int]]:
-    """Anchors in the middle: items that occur once on each side, as the longest series that rises on both (patience)."""
+    """Find anchors in the middle: items that occur once on each side, as the longest series that rises on both (patience)."""
     where = _once(a, head, len(a) - tail)
     other = _once(b, head, len(b) - tail)
     pairs = [(where[item], j) for item, j in other.items() if item in where]  # rising in j
-    ends: list[int] = []  # of the best series of each length: the index into pairs where it ends
+    ends: list[int] = []  # for each length, the index into pairs at which the best series ends
     tops: list[int] = []
     before = [-1] * len(pairs)
     for k, (i, _) in enumerate(pairs):

@@ -1,7 +1,7 @@
-"""Gathers what changed in a live state since the last checkpoint into a delta, and takes over what has become its own.
+"""Collects the changes of a live state since the last checkpoint into a delta, and adopts plain parts that only the state holds.
 
-Relies on `tracked` and, for plain parts, on `untracked`; and that `saver` begins again if somebody changed the state meanwhile. If the
-delta isn't stored, `forget` makes the next one a full one. No I/O.
+Relies on `tracked` and, for plain parts, on `untracked`; and on `saver` to start again if the state changed meanwhile. If the delta isn't
+stored, `forget` makes the next one a full one. No I/O.
 
 Reads and sets the underscored attributes of tracked containers: these are the user's own dicts and lists, and a public name there would be an
 attribute of a program's state.
@@ -21,14 +21,14 @@ from everstep.snapshot.tracked import AGAIN, NEW, Edits, Plain, TrackedDict, Tra
 from everstep.snapshot.tracked import SET as CHANGED
 from everstep.snapshot.untracked import changes_of, remember
 
-KEY = "state"  # under which a tracker's root holds the state
+KEY = "state"  # the key of the state in a tracker's root
 MOST_SEEN = 32
 _ADOPTABLE: frozenset[Any] = frozenset({dict, list})
 _get_dict, _get_list = dict.__getitem__, list.__getitem__
 
 
 def start(state: Any) -> Tracker:
-    """A tracker for a state that nobody else refers to and that is stored already."""
+    """Create a tracker for a state that is already stored and that no other object refers to."""
     tracker = Tracker()
     value = _tracked(tracker, state, sure=True) if type(state) in (dict, list) else state
     tracker.root._put(KEY, value)
@@ -43,13 +43,15 @@ def state_of(tracker: Tracker) -> Any:
 
 
 def replace_state(tracker: Tracker, state: Any) -> None:
-    """Let another object be the state; it stays the very object."""
+    """Use another object as the state, without copying it."""
     tracker.handed_in = False
     tracker.root[KEY] = state
 
 
 def hand_in(tracker: Tracker, state: Any) -> None:
-    """Like `replace_state`, for a program that does so again and again: the object is compared with what was saved of the one before."""
+    """Use another object as the state, like `replace_state`, for a program that does so repeatedly: it is compared with the saved content
+    of the one before.
+    """
     root, old = tracker.root, _get_dict(tracker.root, KEY)
     part = root._plain.get(id(old)) if root._plain else None
     tracked = state.__class__ is TrackedDict or state.__class__ is TrackedList
@@ -63,7 +65,7 @@ def hand_in(tracker: Tracker, state: Any) -> None:
 
 
 def collect(tracker: Tracker) -> list[Op]:
-    """The operations since the last call. They refer to live values: encode them at once with `packed`."""
+    """Return the operations since the last call. They refer to live values: encode them at once with `packed`."""
     for node in tracker.seen:
         if node._bypassed():
             node._catch_up()
@@ -83,12 +85,14 @@ def collect(tracker: Tracker) -> list[Op]:
 
 
 def met(tracker: Tracker) -> list[Any]:
-    """The containers that were found, when something was encoded, to have been written past their methods, and still wait for it to be noted."""
+    """Return the containers that turned out, during encoding, to have been written past their methods, and whose changes are not noted yet."""
     return [node for node in list(tracker.met.values()) if node._tracker is tracker and node._strayed() and node._attached()]
 
 
 def drifted(tracker: Tracker) -> bool:
-    """Whether something that notes no changes, a plain part or a list that was written past its methods, differs from what was collected."""
+    """Whether something that notes no changes, a plain part or a list that was written past its methods, differs from the collected
+    content.
+    """
     if any(node._bypassed() for node in tracker.seen):
         return True
     owners = [owner for owner in list(tracker.owners.values()) if owner._plain and owner._attached()]
@@ -96,9 +100,9 @@ def drifted(tracker: Tracker) -> bool:
 
 
 def overlooked(tracker: Tracker) -> tuple[int, int]:
-    """Catch up with every container that was written past its methods: how many these were, and how many were looked at.
+    """Catch up with every container that was written past its methods; return how many there were, and how many were checked.
 
-    Costs time in proportion to the state, though little: nothing is encoded, only compared by identity.
+    Costs time proportional to the state, though little: nothing is encoded, only compared by identity.
     """
     found = 0
     done: set[int] = set()
@@ -116,7 +120,7 @@ def overlooked(tracker: Tracker) -> tuple[int, int]:
 
 
 def packed(ops: list[Op]) -> bytes:
-    """The bytes of a delta. Raises `Unstorable` with the path of the value in the state."""
+    """Encode a delta. Raises `Unstorable` with the path of the value in the state."""
     try:
         return pack(ops, _known)
     except (TypeError, ValueError, RecursionError, EverstepError):
@@ -130,12 +134,12 @@ def packed(ops: list[Op]) -> bytes:
 
 
 def _known(value: Any) -> Any:
-    """What goes into a delta for a value that the encoder doesn't know: of a tracked container what its methods know, all else as it is."""
+    """Convert a value that the encoder doesn't know: a tracked container to the content that its methods know, anything else unchanged."""
     if value.__class__ is not TrackedDict and value.__class__ is not TrackedList:
         return hook(value)
     if not value._plain:
         return value._guard
-    try:  # a plain part is remembered as it is, also where a tracked container is in it
+    try:  # a plain part is remembered with its current content, also if a tracked container is in it
         return _with_fragments(value._guard, value._plain)
     except BaseException as failure:
         keep(failure)
@@ -149,39 +153,39 @@ def _with_fragments(guard: Any, parts: dict[int, Plain]) -> Any:
 
 
 def _fragment(part: Plain) -> Fragment:
-    """The bytes of a plain part as they are remembered: encoded once more, they could be those of a later moment."""
+    """Return the remembered bytes of a plain part: encoded again, they could differ by now."""
     shadow = part.shadow
     return Fragment(shadow if shadow.__class__ is bytes else (shadow is not None and shadow.raw) or encode(part.obj))
 
 
 def settle(tracker: Tracker) -> None:
-    """After a delta was encoded: adopt the plain parts that are ours alone, and let go of lists that nobody holds."""
+    """After a delta was encoded: adopt the plain parts that only the state holds, and forget lists that no other object holds."""
     if not TRUSTED:
         return
     for owner in list(tracker.owners.values()):
         if tracker.handed_in and owner is tracker.root:
-            continue  # the next object is to be compared with this one
+            continue  # the next object will be compared with this one
         for part in list(owner._plain.values()) if owner._plain else ():
             if part.obj.__class__ in _ADOPTABLE and part.shadow is not None and len(part.at) == 1 and _is_ours(owner, part):
                 _adopt(tracker, owner, part)
         if not owner._plain:
             owner._plain = None
             del tracker.owners[id(owner)]
-    if len(tracker.seen) > MOST_SEEN:  # looking at one costs little, so a few may stay
+    if len(tracker.seen) > MOST_SEEN:  # checking one is cheap, so a few may stay
         for i in range(len(tracker.seen) - 1, -1, -1):
             if _unheld(tracker, i):
                 tracker.seen.pop(i)._seen = False
 
 
 def forget(tracker: Tracker) -> Tracker:
-    """A tracker of the same live state that knows of nothing stored: its next delta sets everything."""
+    """Create a tracker of the same live state that assumes nothing is stored: its next delta sets everything."""
     fresh = Tracker()
     if tracker.torn.__class__ is Edits:
-        fresh.torn = tracker.torn  # whoever changes the state now may still know the old tracker, or the new one already
+        fresh.torn = tracker.torn  # code that changes the state now may still use the old tracker, or already the new one
     fresh.handed_in = tracker.handed_in
     value = state_of(tracker)
     _move(value, tracker, fresh)
-    fresh.root._note(KEY, False, True)  # by hand: this is no edit of the program's
+    fresh.root._note(KEY, False, True)  # by hand: this is not an edit by the program
     fresh.root._put(KEY, value)
     if value.__class__ not in FROZEN:
         fresh.root._take(value, KEY)
@@ -189,12 +193,12 @@ def forget(tracker: Tracker) -> Tracker:
 
 
 def release(tracker: Tracker) -> None:
-    """Let go of the state of a tracker that was forgotten: only one that refers to it may be counted."""
+    """Drop the state of a forgotten tracker: reference counts must include only one tracker."""
     tracker.root._put(KEY, None)
 
 
 def _move(value: Any, old: Tracker, tracker: Tracker) -> None:
-    """Hand the tracked containers below a value over to another tracker, as new to it; those of other states are left to them."""
+    """Move the tracked containers below a value to another tracker, as new ones; skip those of other states."""
     if (value.__class__ is not TrackedDict and value.__class__ is not TrackedList) or value._tracker is not old:
         return
     value._tracker = tracker
@@ -212,14 +216,14 @@ def _move(value: Any, old: Tracker, tracker: Tracker) -> None:
 
 
 def _entries(node: Any) -> list[tuple[Any, Any]]:
-    """Places and children of a container."""
+    """Return the keys or positions and the children of a container."""
     if node.__class__ is TrackedDict:
         return list(dict.items(node))
     return list(enumerate(list.__iter__(node), node._origin))
 
 
 def _look(owner: Any) -> None:
-    """Compare the plain parts of one container with what was saved of them."""
+    """Compare the plain parts of one container with their saved content."""
     for part in owner._plain.values() if owner._plain else ():
         if found := changes_of(part):
             marked = owner._changes is not None or owner._kids is not None or owner._moved is not None
@@ -229,7 +233,7 @@ def _look(owner: Any) -> None:
 
 
 class _Gathering:
-    """One collection in progress: the operations, what went in as a whole, and what children in several places gave."""
+    """One collection in progress: the operations, the values that were added whole, and the operations of children with several paths."""
 
     __slots__ = ("fresh", "ops", "shared")
 
@@ -251,7 +255,7 @@ class _Gathering:
             new = self._dict(node, changes, old, path) if node.__class__ is TrackedDict else self._list(node, changes, old, path)
         if kids is not None:
             for kid in kids if len(kids) == 1 else {id(kid): kid for kid in kids}.values():
-                if kid._more is None and node.__class__ is TrackedDict:  # the usual case, without ceremony
+                if kid._more is None and node.__class__ is TrackedDict:  # the usual case, kept fast
                     if kid._parent is node and kid._place not in new:
                         self.visit(kid, self._enter(node, path, kid._place))
                     continue
@@ -265,13 +269,13 @@ class _Gathering:
 
     @staticmethod
     def _enter(node: Any, path: Path, place: Any) -> Path:
-        """The path of a child in which something changed; the container's image learns of it."""
+        """Return the path of a child in which something changed, and report it to the container's image."""
         if node._image is not None:
             node._image.touch(place)
         return () if node is node._tracker.root else (*path, place)
 
     def _kid(self, kid: Any, path: Path) -> None:
-        """Visit a child; one that stands in several places is visited once, and its operations go to each place."""
+        """Visit a child; one with several paths is visited once, and its operations are added for each path."""
         if kid._more is None:
             self.visit(kid, path)
             return
@@ -282,7 +286,7 @@ class _Gathering:
         self.ops.extend(_prefixed(self.shared[id(kid)], path))
 
     def _value(self, node: Any, value: Any, path: Path, place: Any) -> Any:
-        """A value that goes in as a whole."""
+        """Add a value as a whole."""
         part = node._plain.get(id(value)) if node._plain else None
         if part is None:
             self.fresh.append(value)
@@ -291,7 +295,7 @@ class _Gathering:
             try:
                 part.shadow = remember(value)
             except EverstepError:
-                encode(value, shown((*path, place) if node is not node._tracker.root else path))  # the same error, with the path
+                encode(value, shown((*path, place) if node is not node._tracker.root else path))  # raises the same error with the path
                 raise
         return _fragment(part)
 
@@ -320,7 +324,7 @@ class _Gathering:
         return changes
 
     def _added(self, node: Any, changes: dict[Any, int], path: Path) -> None:
-        """The keys that go to the end of a dict, in their order."""
+        """Add the keys that go to the end of a dict, in their order."""
         for key, how in changes.items():
             if how in (NEW, AGAIN):
                 value = node._guard[key]
@@ -362,7 +366,7 @@ class _Gathering:
 
 
 def _odd(node: Any, changes: Any, kids: Any, moved: Any) -> bool:
-    """Whether a change of a dict concerns a key through which no path can lead; then the dict goes in as a whole."""
+    """Whether a change of a dict concerns a key that no path can contain; then the dict is added as a whole."""
     places = [*(changes or ()), *(place for kid in kids or () for parent, place in kid._links() if parent is node)]
     return any(map(unfindable, places)) or any(unfindable(place) for part, _ in moved or () for place in part.at)
 
@@ -389,7 +393,7 @@ def _places(node: Any, child: Any, places: list[Any]) -> list[Any]:
 
 
 def _remember(tracker: Tracker, node: Any) -> None:
-    """Note that a container and all below it are stored as they are now. What belongs to another state is none of our business."""
+    """Note that a container and everything below it are stored with their current content. Skips containers of another state."""
     todo, done = [node], set()
     while todo:
         node = todo.pop()
@@ -397,7 +401,7 @@ def _remember(tracker: Tracker, node: Any) -> None:
             continue
         done.add(id(node))
         if node._changes is not None or node._kids is not None or node._moved is not None:
-            node._image = None  # it never heard of these
+            node._image = None  # the image was not told of these changes
         node._changes = node._kids = node._moved = node._old = None
         if node.__class__ is TrackedList:
             node._saved = len(node._guard)
@@ -411,9 +415,9 @@ def _remember(tracker: Tracker, node: Any) -> None:
 
 
 def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
-    """A tracked copy of a plain dict or list. Children that others hold stay the very objects, as plain parts that are stored.
+    """Copy a plain dict or list to a tracked one. Children that other objects hold stay the same objects, as plain parts that are stored.
 
-    `sure`: the caller knows that all of it is ours.
+    `sure`: the caller knows that only the state holds all of it.
     """
     node: Any
     places: Any
@@ -433,14 +437,14 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
         if value.__class__ in FROZEN:
             continue
         if value.__class__ in _ADOPTABLE:
-            value = None  # a reference of our own would be counted
+            value = None  # our own reference would be counted
             if sure or _references(obj, place) == _ALONE + 1:  # the copy holds one as well
                 value = _tracked(tracker, obj[place], sure)
                 node._put(place, value)
             else:
                 value = obj[place]
         else:
-            _remember(tracker, value)  # a tracked one may stand in a plain one, where its changes could not rise
+            _remember(tracker, value)  # a tracked container inside a plain part could not report its changes
         node._take(value, place)
     if node._plain:
         for part in node._plain.values():
@@ -451,19 +455,19 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
 
 
 def _is_ours(owner: Any, part: Plain) -> bool:
-    """Whether nobody but its container and our bookkeeping refers to a plain part."""
+    """Whether only its container and our bookkeeping refer to a plain part."""
     ours = 2  # part.obj, and the owner's guard
     return sys.getrefcount(part.obj) == _ALONE + ours
 
 
 def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
-    """Replace a plain part that is ours alone by a tracked one, unnoticed."""
+    """Replace a plain part that only the state holds by a tracked one, without recording a change."""
     places = _places(owner, part.obj, part.at)
     if len(places) != 1:
         return
     place = places[0]
     if not owner._holds(place, part.obj):
-        return  # written past the methods, and not yet noticed
+        return  # written past the methods, and not noticed yet
     node = _tracked(tracker, part.obj)
     del owner._plain[id(part.obj)]
     owner._put(place, node)
@@ -471,14 +475,14 @@ def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
 
 
 def _references(container: Any, key: Any) -> int:
-    """How many references there are to what stands in a container, the container's own and the call's included."""
+    """Count the references to an item of a container, including the container's own and that of the call."""
     if container.__class__ is TrackedDict or container.__class__ is dict:
         return sys.getrefcount(_get_dict(container, key))
     return sys.getrefcount(_get_list(container, key))
 
 
 def _unheld(tracker: Tracker, i: int) -> bool:
-    """Whether only the state itself still refers to a list that was seen, so that nobody can write into it."""
+    """Whether only the state still refers to a list that was seen, so that no other code can write to it."""
     node = tracker.seen[i]
     links = 2 * len(node._links())  # each parent and its guard
     expected = _ALONE + links + node._held + (id(node) in tracker.owners)
@@ -487,7 +491,7 @@ def _unheld(tracker: Tracker, i: int) -> bool:
 
 
 def _trusted() -> bool:
-    """Whether reference counts can be relied on here: they must tell an object that is ours alone from one that is not."""
+    """Whether reference counts are reliable here: they must distinguish an object that only the state holds from any other."""
     if "t" in sys.abiflags or sys.implementation.name != "cpython":  # without the GIL, counts are split between threads
         return False
     node = TrackedDict.bare(Tracker())
@@ -499,5 +503,5 @@ def _trusted() -> bool:
     return alone and ours and not _is_ours(node, part) and other is part.obj
 
 
-_ALONE = _references([{}], 0)  # of an object that only its container holds
+_ALONE = _references([{}], 0)  # the count of an object that only its container holds
 TRUSTED = _trusted()

@@ -1,7 +1,8 @@
-"""Changes as a person reads them: by path, with what was there before and after. No I/O.
+"""Changes for people: by path, with the values before and after. No I/O.
 
-They are found by comparing two decoded values, whatever operations led from one to the other, so a value that was set to what it had been
-is no change. A list of changes applies in order, each to the result of those before it: positions are those at that moment. `patch` does so.
+They are found by comparing two decoded values, whatever operations led from one to the other, so setting a value to its old content is not
+a change. A list of changes applies in order, each to the result of those before it: positions are those at that moment. `patch` applies
+them.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from everstep.snapshot.align import aligned
 from everstep.snapshot.delta import Op, Path, apply, fields_of, inside, same
 
 MISSING = None
-MOST_MOVES = 16  # keys of one dict that are told one by one; beyond that the old and the new order are told
+MOST_MOVES = 16  # moved keys of one dict that are listed one by one; beyond that, the old and the new order are given
 
 
 class Change(Shape, frozen=True):
     """One difference. `kind` is added, removed, changed or moved; `before` of an added and `after` of a removed value are None.
 
-    Moved: a key of a dict has the same value at another place. `before` and `after` are its positions among the keys. Where many keys
-    have moved, the path is that of the dict, and `before` and `after` are its keys in their order.
+    Moved: a key of a dict has the same value at another position. `before` and `after` are its positions among the keys. If many keys have
+    moved, the path is that of the dict, and `before` and `after` are its keys in their order.
     """
 
     path: Path
@@ -44,14 +45,14 @@ class Change(Shape, frozen=True):
 
 
 def between(old: Any, new: Any) -> list[Change]:
-    """The changes from one decoded value to another."""
+    """List the changes from one decoded value to another."""
     out: list[Change] = []
     _compare(old, new, (), out)
     return out
 
 
 def changes(old: Any, ops: Iterable[Op]) -> list[Change]:
-    """The changes that a delta makes to a decoded value."""
+    """List the changes that a delta makes to a decoded value."""
     return between(old, apply(_copy(old), ops))
 
 
@@ -71,7 +72,7 @@ def _compare(old: Any, new: Any, path: Path, out: list[Change]) -> None:
 
 
 def _findable(old: dict[Any, Any], new: dict[Any, Any]) -> bool:
-    """Whether paths can lead through all keys, and equal ones are the same: 1 and True are one key, but two values."""
+    """Whether paths can contain all keys, and equal keys are the same: 1 and True are one key, but two values."""
     if any(map(unfindable, old)) or any(map(unfindable, new)):
         return False
     was = {key: key for key in old}
@@ -91,7 +92,7 @@ def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Path, out: list[Chang
 
 
 def _moves(now: list[Any], target: list[Any], path: Path) -> list[Change]:
-    """The fewest moves that bring keys into another order, from the first place on."""
+    """Return the fewest moves that bring keys into another order, from the first position on."""
     at = {key: i for i, key in enumerate(now)}
     stay = {target[i] for i in _rising([at[key] for key in target])}
     if len(target) - len(stay) > MOST_MOVES:
@@ -109,7 +110,7 @@ def _moves(now: list[Any], target: list[Any], path: Path) -> list[Change]:
 
 
 def _rising(numbers: list[int]) -> list[int]:
-    """The positions of the longest rising series."""
+    """Return the positions of the longest rising series."""
     tops: list[int] = []
     ends: list[int] = []
     before: list[int] = []
@@ -141,7 +142,7 @@ def _lists(old: list[Any], new: list[Any], path: Path, out: list[Change]) -> Non
 
 
 def patch(value: Any, found: Iterable[Change]) -> Any:
-    """The value after the changes. Plain containers are changed in place."""
+    """Apply the changes and return the value. Plain containers are changed in place."""
     for change in found:
         if change.kind == "moved":
             _reorder(value, change)

@@ -1,7 +1,7 @@
-"""Whether two snapshots are the same, read no further than where they may differ. Relies on `view`; no I/O of its own.
+"""Compares two snapshots, reading only the parts that may differ. Relies on `view`; no I/O of its own.
 
-Two references with the same bytes stand for the same content, and so do two segments with the same digest. What was read or changed
-on one side is compared by its encoding, so that 1, 1.0 and True are three different things and the order of keys counts.
+Two references with the same bytes have the same content, and so have two segments with the same digest. Parts that were read or changed on
+one side are compared by their encoding, so that 1, 1.0 and True are three different values and the order of keys counts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from everstep.codec.values import OBJECT, REFERENCE, hook, pack
 from everstep.snapshot.view import Lazy, LazyList, plain
 
 _LISTS = (list, LazyList)
-_OPENED = REFERENCE + 1  # not stored anywhere: what was read has no reference any more
+_OPENED = REFERENCE + 1  # not stored anywhere: a part that was read has no reference any more
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two values out of a `LazyLoader`, perhaps with deltas applied, are the same."""
+    """Whether two values from a `LazyLoader`, perhaps with deltas applied, are the same."""
     if _shown(a) == _shown(b):
         return True
     a, b = _opened(a), _opened(b)
@@ -37,7 +37,7 @@ def alike(a: Any, b: Any) -> bool:
 
 
 def _shown(value: Any) -> bytes:
-    """The encoding of a value in which a reference stands for itself, and what was opened for nothing but its own object."""
+    """Encode a value; a reference is encoded as itself, and an opened part as the identity of its object."""
     return pack(value, _hook)
 
 
@@ -61,7 +61,7 @@ def _opened(value: Any) -> Any:
 
 
 def _same_parts(a: LazyList, b: LazyList) -> bool:
-    """Whether two lists are the same: segments of one digest at one place are passed over unread."""
+    """Whether two lists are the same; segments with equal digests at the same position are skipped unread."""
     i = j = _unread_alike(a, b)
     held: list[Any] = []  # items of `a` that are still to be compared
     while j < len(b.parts):
@@ -80,7 +80,7 @@ def _same_parts(a: LazyList, b: LazyList) -> bool:
 
 
 def _unread_alike(a: LazyList, b: LazyList) -> int:
-    """How many parts from the first on have the same digest."""
+    """Return how many parts from the first on have the same digest."""
     k = 0
     for (_, one, _), (_, other, _) in zip(a.parts, b.parts, strict=False):
         if one is None or one != other:
@@ -90,7 +90,7 @@ def _unread_alike(a: LazyList, b: LazyList) -> int:
 
 
 def _same_items(items: list[Any], b: LazyList, k: int) -> bool:
-    """Whether items are those of a part. Most often their encoding is that of the segment: then nothing of it need be decoded."""
+    """Whether items equal a part. Usually their encoding equals that of the segment, and nothing has to be decoded."""
     content = b.content(k)
     if content is not None and _shown(items) == content:
         return True

@@ -1,4 +1,4 @@
-"""What became of a list since the last checkpoint: a table of pieces [old start, length], with old start -1 for what is new. No I/O."""
+"""The edits of a list since the last checkpoint: a table of pieces [old start, length], with old start -1 for new items. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ Pieces = list[list[int]]
 
 
 def replaced(pieces: Pieces, i: int, j: int, n: int) -> Pieces:
-    """The table after positions i to j gave way to n new ones."""
+    """Return the table after n new items replaced the positions i to j."""
     out: Pieces = []
     at = 0
     placed = False
@@ -28,7 +28,7 @@ def replaced(pieces: Pieces, i: int, j: int, n: int) -> Pieces:
 
 
 def _joined(pieces: Pieces) -> Pieces:
-    """The same table with neighbours joined; beyond MAX_PIECES it says only where the first and last change are."""
+    """Join neighbours of a table; beyond MAX_PIECES, keep only the range between the first and the last change."""
     out: Pieces = []
     for start, length in pieces:
         last = out[-1] if out else None

@@ -1,17 +1,16 @@
-"""Reads bases: fetches the chunks that references name, checks them, and puts the values together. `tree` has their format. No I/O of its own.
+"""Reads bases: fetches the chunks that references name, checks them, and builds the values. `tree` has their format. No I/O of its own.
 
-What is stored may come from an enemy, who makes digests right. So nothing is believed: levels, counts and types are checked, and what a base
-unfolds to is held against what is stored for it. Equal parts are stored once, so a few bytes may honestly stand for many. Where they are more
-than DOUBTFUL times as many, the memory that the value will take is estimated: LIGHT bytes are always allowed, and beyond that HEAVY times what is
-stored. `saver` sees to it that what it stores is.
+Stored data may come from an attacker, who can make correct digests. So nothing is trusted: levels, counts and types are checked, and the
+unfolded size of a base is compared with its stored size. Equal parts are stored once, so a few bytes may legitimately represent many. If
+they represent more than DOUBTFUL times as many, the memory of the value is estimated: LIGHT bytes are always allowed, and beyond that HEAVY
+times the stored size. `saver` only stores bases that pass.
 
-Equal parts share what can't be changed: a text or bytes that is referred to many times becomes one object, and a segment that occurs again gets
-fresh lists and dicts around the same texts and numbers. So a state takes about as much memory after a load as it took when it was saved.
+Equal parts share immutable values: a text or bytes that is referred to many times becomes one object, and a repeated segment gets new lists
+and dicts around the same texts and numbers. So a loaded state takes about as much memory as it took when it was saved.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -30,9 +29,7 @@ LIGHT, HEAVY = 160 << 20, 64_000
 Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 Entry = tuple[bytes, int]
 Part = tuple[str, int, bytes]
-_MARKED = re.compile(
-    rb"\xc7.\x1e\x94\xa1", re.DOTALL
-)  # how a reference begins: an extension of type 30, a list of four, a text of one letter
+_MARK = b"\x1e\x94\xa1"  # in every reference: extension type 30, a list of four, a text of one letter
 _HOLDING = frozenset("ldv")  # the kinds of references whose chunks may hold others
 SHARED = frozenset("sb")
 """The kinds of references that become one object, however often they occur."""
@@ -41,28 +38,28 @@ _UNCHANGEABLE = frozenset({str, bytes, int, float, bool, type(None)})
 
 @contextmanager
 def nonsense() -> Iterator[None]:
-    """Whatever goes wrong with values that don't fit together is damage."""
+    """Turn every error about values that don't fit together into damage."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise DamagedFrame(f"a base holds what is no value: {error!r:.200}") from error
+        raise DamagedFrame(f"a base contains an invalid value: {error!r:.200}") from error
 
 
 def parse_reference(data: bytes) -> tuple[str, int, int, bytes]:
-    """Kind, count, level and digest of a reference."""
+    """Return kind, count, level and digest of a reference."""
     with nonsense():
         kind, count, level, digest = unpackb(data)
     if type(kind) is not str or type(digest) is not bytes or not _is_count(count) or type(level) is not int:
-        raise DamagedFrame("a reference without kind, count, level and digest")
+        raise DamagedFrame("a reference has no kind, count, level or digest")
     if not 0 <= level <= MOST_LEVELS or len(digest) not in (0, 32) or (not digest and (count or level)):
-        raise DamagedFrame(f"a reference of level {level} to {count} items names nothing")
+        raise DamagedFrame(f"a reference of level {level} to {count} items is invalid")
     return kind, count, level, digest
 
 
 def references_in(content: bytes) -> list[Part]:
     """Kind, level and digest of the references that a content holds, each once; none where it cannot be decoded, which whoever needs it will meet."""
     found: list[tuple[str, int, int, bytes]] = []
-    if _MARKED.search(content) is not None:
+    if _MARK[:1] in content and _MARK in content:  # one byte is found by memchr; decoding every segment twice would be slow
         with suppress(DamagedFrame):
             Decoder(lambda data: found.append(parse_reference(data))).decode(content)
     return list(dict.fromkeys((kind, level, digest) for kind, _, level, digest in found if digest))
@@ -73,11 +70,11 @@ def _is_count(n: Any) -> bool:
 
 
 def entries_of(content: bytes) -> list[Entry]:
-    """The entries of an index."""
+    """Return the entries of an index."""
     with nonsense():
         found = [(digest, count) for digest, count in unpackb(content)]
     if any(type(digest) is not bytes or len(digest) != 32 or not _is_count(count) or not count for digest, count in found):
-        raise DamagedFrame("an index with an entry that names no chunk")
+        raise DamagedFrame("an entry of an index names no chunk")
     return found
 
 
@@ -93,9 +90,9 @@ class Loader:
         self._seen: set[bytes] = set()
         self._whole: dict[bytes, str | bytes] = {}  # by reference
         self._was_ahead = False
-        self._ahead = {} if ahead is None else ahead  # frames that were fetched before they are asked for
-        self._opened: dict[bytes, bytes] = {}  # contents that were looked into for further references
-        self._segments: dict[bytes, tuple[Any, int]] = {}  # by the name of the chunk: its items, and how much is unfolded below them
+        self._ahead = {} if ahead is None else ahead  # frames that were fetched ahead
+        self._opened: dict[bytes, bytes] = {}  # contents that were searched for further references
+        self._segments: dict[bytes, tuple[Any, int]] = {}  # by the name of the chunk: its items, and the unfolded size below them
 
     def load(self, root: bytes) -> Any:
         self._root = root
@@ -110,7 +107,7 @@ class Loader:
             self._opened.clear()
 
     def read_ahead(self, *roots: bytes) -> None:
-        """Fetch what bases refer to one level at a time, not one reference at a time: a server answers each fetch in a round trip."""
+        """Fetch the chunks of bases one level at a time, not one reference at a time: each fetch from a server takes a round trip."""
         self._was_ahead = True
         parts = dict.fromkeys(part for root in roots for part in references_in(root))
         wanted = [part for part in parts if part[2] not in self._ahead]
@@ -121,7 +118,7 @@ class Loader:
             wanted = [part for part in below if part[2] not in self._ahead]
 
     def _below(self, kind: str, level: int, digest: bytes) -> list[Part]:
-        """What a chunk refers to. Damage is left to whoever decodes it, and says what it is."""
+        """Return the references of a chunk. Damage is reported by the caller that decodes it."""
         if not level and kind not in _HOLDING:
             return []
         try:
@@ -131,7 +128,7 @@ class Loader:
             return []
 
     def contents(self, digests: Sequence[bytes]) -> list[bytes]:
-        """The contents of chunks, each checked against its name."""
+        """Return the contents of chunks, each checked against its name."""
         frames = self._ahead if all(digest in self._ahead for digest in digests) else self._fetch(digests)
         known = {digest: self._opened_or_read(digest, frames) for digest in dict.fromkeys(digests)}
         if self._root is not None:
@@ -153,7 +150,7 @@ class Loader:
         return content
 
     def _count(self, digests: Sequence[bytes], frames: dict[bytes, bytes], known: dict[bytes, bytes]) -> None:
-        """Hold what was unfolded against what is stored for it. The beginning of a base may have the equal parts: then all of it is looked at."""
+        """Compare the unfolded size with the stored size. The equal parts may be at the beginning of a base, so all of it is checked."""
         new = known.keys() - self._seen
         self._seen |= new
         self._stored += sum(len(frames[digest]) for digest in new)
@@ -165,17 +162,17 @@ class Loader:
             root, self._root = self._root, None
             heavy, stored = Unfolding(self).of(root)
             if too_heavy(heavy, stored):
-                raise DamagedFrame(f"{stored:,} stored bytes claim to be a value that takes {heavy:,}")
+                raise DamagedFrame(f"{stored:,} stored bytes claim to be a value that takes {heavy:,} bytes of memory")
 
     def leaves(self, count: int, level: int, digest: bytes) -> list[Entry]:
-        """The entries of the lowest level below a reference; they add up to its count."""
+        """Return the entries of the lowest level below a reference; they add up to its count."""
         entries: list[Entry] = [(digest, count)] if digest else []
         for _ in range(level):
             below: list[Entry] = []
             for (_, n), content in zip(entries, self.contents([d for d, _ in entries]), strict=True):
                 found = entries_of(content)
                 if sum(m for _, m in found) != n:
-                    raise DamagedFrame("an index does not add up to what is said of it")
+                    raise DamagedFrame("the counts in an index do not add up to the count of its reference")
                 below += found
             entries = below
         return entries
@@ -198,11 +195,11 @@ class Loader:
         return value
 
     def _items(self, digest: bytes, content: bytes) -> Any:
-        """What a segment holds; of one that occurs again, fresh containers around the same texts and numbers."""
+        """Return the items of a segment; a repeated segment gets new containers around the same texts and numbers."""
         known = self._segments.get(digest)
         if known is not None:
             items, below = known
-            self._unfold(below)  # before the copy: segments that hold each other several times over grow without end
+            self._unfold(below)  # before the copy: segments that contain each other several times grow without limit
             try:
                 return fresh(items)
             except TypeError:
@@ -214,7 +211,7 @@ class Loader:
 
 
 def fresh(value: Any) -> Any:
-    """A copy of lists and dicts around the same values. TypeError for what may be changed and is neither."""
+    """Copy lists and dicts around the same values. Raises TypeError for other mutable values."""
     cls = value.__class__
     if cls in _UNCHANGEABLE:
         return value
@@ -226,29 +223,29 @@ def fresh(value: Any) -> Any:
 
 
 def counted(items: Any, count: int) -> list[Any]:
-    """The items of a segment of a list, if they are as many as is said of it."""
+    """Return the items of a list segment, after checking their number."""
     if type(items) is not list or len(items) != count:
-        raise DamagedFrame("a segment has not as many items as is said of it")
+        raise DamagedFrame("the number of items in a segment does not match its entry")
     return items
 
 
 def pairs_of(segments: Iterable[Any], count: int) -> dict[Any, Any]:
-    """A dict from its segments."""
+    """Build a dict from its segments."""
     found: dict[Any, Any] = {}
     for flat in segments:
         if type(flat) is not list:
-            raise DamagedFrame("a segment of a dict is no list of keys and values")
+            raise DamagedFrame("a segment of a dict must be a list of keys and values")
         with nonsense():
             found.update(zip(flat[::2], flat[1::2], strict=True))
     if len(found) != count:
-        raise DamagedFrame("a dict has not as many keys as is said of it")
+        raise DamagedFrame("the number of keys in a dict does not match its reference")
     return found
 
 
 def whole(kind: str, data: bytes, count: int, decoder: Decoder) -> Any:
-    """A value that was stored in pieces of bytes."""
+    """Build a value that was stored in pieces of bytes."""
     if len(data) != count:
-        raise DamagedFrame("a value has not as many bytes as is said of it")
+        raise DamagedFrame("the number of bytes of a value does not match its reference")
     if kind == "s":
         with nonsense():
             return data.decode()
@@ -270,7 +267,7 @@ def too_heavy(heavy: int, stored: int) -> bool:
 
 
 class Unfolding:
-    """How much memory a base takes, without unfolding it: each chunk is looked at once. What equal parts share is counted once."""
+    """Estimates the memory that a base takes, without unfolding it: each chunk is visited once. Parts that a load shares count once."""
 
     def __init__(self, loader: Loader):
         self._loader = loader
@@ -279,7 +276,7 @@ class Unfolding:
         self._shared = 0
 
     def of(self, root: bytes) -> tuple[int, int]:
-        """Bytes of memory, and bytes stored for them."""
+        """Return the bytes of memory, and the bytes stored for them."""
         return self._inside(root) + self._shared, sum(self._stored.values())
 
     def _inside(self, content: bytes) -> int:
@@ -291,7 +288,7 @@ class Unfolding:
         known = self._known.get((kind, level, digest))
         if known is not None:
             return known
-        self._known[kind, level, digest] = 0  # a chunk that refers to itself can't be made; if it were, it would end here
+        self._known[kind, level, digest] = 0  # a chunk that refers to itself cannot exist; if it did, the recursion would end here
         frames = self._loader._fetch([digest])
         content = self._loader._content(digest, frames.get(digest))
         self._stored[digest] = len(frames[digest])

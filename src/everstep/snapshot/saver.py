@@ -1,12 +1,12 @@
-"""One live state on its way to storage: decides between delta and base, and builds both. No I/O.
+"""Saves one live state: decides between delta and base, and builds both. No I/O.
 
-A checkpoint normally carries a delta. A base goes with it when there are BASE_EVERY deltas or more since the last one and they outweigh
-what that base cost, or MOST_DELTAS in any case; it stands alone where the delta would be huge or the run has no base yet.
+A checkpoint normally carries a delta. A base is added after BASE_EVERY deltas or more, if they outweigh the cost of the last base, and
+always after MOST_DELTAS. A base is written alone if the delta would be huge or the run has no base yet.
 
-A base never disagrees with its deltas. Deltas say what the methods of the tracked containers know, a base encodes what is there. So a base
-is made only of containers in which both are the same; where they are not, because something wrote past the methods, the difference goes into
-the delta first. Before a base all containers are looked at, if enough checkpoints were made since the last look that this costs little for
-each of them (LOOKS containers); the last checkpoint of a run looks in any case.
+A base never disagrees with its deltas. Deltas contain the content that the methods of the tracked containers know; a base encodes the
+actual content. So a base is made only of containers in which both are the same. If they differ, because something wrote past the methods,
+the difference goes into the delta first. Before a base, all containers are checked, if there were enough checkpoints since the last check
+to keep its cost for each of them low (LOOKS containers). The last checkpoint of a run always checks.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ BASE_EVERY = 48
 MOST_DELTAS = 512
 BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
-LOOKS = 8  # containers that may be looked at for each checkpoint: some millionths of a second
+LOOKS = 8  # containers that may be checked for each checkpoint: a few microseconds
 _MOST_EDITS = 8
-_TRIES = 16  # before a save says that the state never holds still
+_TRIES = 16  # attempts before a save reports that the state keeps changing
 
 
 class Saved(Shape):
-    """What one checkpoint writes: the delta's content (nil where the base says all), the base's, and the base's new chunks."""
+    """The data that one checkpoint writes: the delta's content (nil if the base has everything), the base's, and the base's new chunks."""
 
     delta: bytes
     base: bytes | None = None
@@ -40,7 +40,7 @@ class Saved(Shape):
 
 
 class Saver:
-    """Holds a run's live state and turns it into what is stored."""
+    """Holds a run's live state and converts it to stored data."""
 
     def __init__(self, wrap: Callable[[bytes], bytes], checking: bool = False):
         self._wrap = wrap
@@ -50,11 +50,11 @@ class Saver:
         self._deltas = 0
         self._delta_bytes = 0
         self._base_bytes = 0
-        self._whole = True  # nothing is stored yet that a delta could stand on
+        self._whole = True  # nothing is stored yet that a delta could be based on
         self._mirror: Any = None
-        self._looks = 0  # how many containers may be looked at by now
-        self._containers = 0  # how many there were at the last look
-        self._edits: list[tuple[Tracker, int]] = []  # trackers that a save found in the middle of edits, and of how many
+        self._looks = 0  # how many containers may be checked by now
+        self._containers = 0  # how many there were at the last check
+        self._edits: list[tuple[Tracker, int]] = []  # trackers that a save found in the middle of edits, with the number of edits
 
     def begin(self, state: Any) -> None:
         """Take an initial state that is not stored yet."""
@@ -65,7 +65,7 @@ class Saver:
             raise
 
     def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
-        """Take a state that was loaded, together with how far behind its base is."""
+        """Take a loaded state, with the distance to its base."""
         self._tracker = delta_builder.start(state)
         self._deltas, self._delta_bytes = deltas, delta_bytes
         self._base_bytes = delta_bytes
@@ -82,13 +82,14 @@ class Saver:
         delta_builder.replace_state(self._tracker, value)
 
     def hand_in(self, value: Any) -> None:
-        """Take an object of the program's own as the state, to be compared with the last one."""
+        """Take an object of the program as the state, to be compared with the last one."""
         delta_builder.hand_in(self._tracker, value)
 
     def build(self, whole: bool = False, thorough: bool = False) -> Saved:
-        """What the next checkpoint writes; with `whole`, a base in any case. On an error nothing is lost: the next one says everything.
+        """Build the data of the next checkpoint; with `whole`, always a base. After an error nothing is lost: the next checkpoint contains
+        everything.
 
-        `thorough` looks at every container for writes past its methods.
+        `thorough` checks every container for writes past its methods.
         """
         if self._tracker.torn or self._edits:
             self._look_at_edits()
@@ -98,17 +99,20 @@ class Saver:
         except BaseException as error:
             self.lost()
             if isinstance(error, Strayed):
-                raise EverstepError("the state changed while it was saved", remedy="Let one thread at a time change and save it.") from None
+                raise EverstepError(
+                    "the state changed while it was being saved", remedy="Change and save a state from one thread at a time."
+                ) from None
             if isinstance(error, (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded)):
-                _explain(self.state)  # names the place in the state, wherever the trouble was met
+                _explain(self.state)  # names the path in the state, wherever the error occurred
             raise
         finally:
             if self._tracker.torn is edits:
                 self._tracker.torn = edits.count
 
     def _build_quietly(self, edits: Edits, whole: bool, thorough: bool) -> Saved:
-        """Build from a state that nobody changes meanwhile. A signal handler or another thread may: then delta and base would not be of one
-        moment, and the change would be in the base and in the next delta. Nothing that was built is kept then, and all is said once more."""
+        """Build from a state that does not change meanwhile. A signal handler or another thread may change it: then delta and base would
+        differ in time, and the change would be in the base and in the next delta. In that case everything built is dropped and built again.
+        """
         for _ in range(_TRIES):
             saved, fragile = None, self._whole
             try:
@@ -116,7 +120,7 @@ class Saver:
                 delta_builder.settle(self._tracker)
             except Exception:
                 if not edits.begun and self._tracker.torn is edits:
-                    raise  # else it may be what the change led to, such as a dict that changed size during an iteration
+                    raise  # otherwise the change may be the cause, such as a dict that changed size during iteration
             fragile = fragile or saved is None or saved.base is not None
             quiet = not edits.begun and self._tracker.torn is edits
             if saved is not None and quiet and not (fragile and delta_builder.drifted(self._tracker)):
@@ -145,17 +149,17 @@ class Saver:
             return self._with_base(self._more(delta), whole)
 
     def _look(self) -> int:
-        """Look at every container; how many were found to have been written past their methods."""
+        """Check every container; return how many were written past their methods."""
         found, self._containers = delta_builder.overlooked(self._tracker)
         self._looks = 0
         return found
 
     def _more(self, delta: bytes) -> bytes:
-        """The delta with what was overlooked at first. Its bytes stay as they are: the live values that they were made of are known better now."""
+        """Append to the delta what was overlooked at first. Its bytes stay as they are: the bookkeeping of the live values has moved on."""
         return joined(delta, self._delta())
 
     def _delta(self) -> bytes:
-        """What has changed. Encoding it may meet more, as long as there is something that was not known before."""
+        """Return the changes. Encoding may find more, as long as something new is found."""
         delta = delta_builder.packed(delta_builder.collect(self._tracker))
         while delta_builder.met(self._tracker):
             delta = joined(delta, delta_builder.packed(delta_builder.collect(self._tracker)))
@@ -166,8 +170,9 @@ class Saver:
         return whole or size > BIG_DELTA or deltas >= MOST_DELTAS or (deltas >= BASE_EVERY and written >= self._base_bytes)
 
     def _look_at_edits(self) -> None:
-        """Save everything where edits were broken off. One that is merely interrupted by this save, or that another thread is at, ends later and
-        is noted nowhere: when it has ended, everything is saved once more."""
+        """Save everything if edits were broken off. An edit that this save interrupts, or that another thread is making, ends later and is
+        not noted: then everything is saved once more after it has ended.
+        """
         torn = self._tracker.torn
         if torn or any(tracker.torn != count for tracker, count in self._edits):
             found = [*(tracker for tracker, _ in self._edits), self._tracker]
@@ -190,16 +195,16 @@ class Saver:
         return Saved(NO_DELTA if alone else delta, built.root, list(built.chunks.items()))
 
     def lost(self) -> None:
-        """What was built was not stored, or nobody knows: forget all that was believed to be stored."""
+        """Forget everything that was assumed to be stored: the built data was not stored, or its fate is unknown."""
         old = self._tracker
         self._tracker = delta_builder.forget(old)
-        delta_builder.release(old)  # only now: a signal handler that asks for the state in between gets it
+        delta_builder.release(old)  # only now: a signal handler that reads the state in between still gets it
         self._known = NOTHING
         self._whole = True
         self._deltas = self._delta_bytes = self._base_bytes = 0
 
     def _check(self, delta: bytes) -> None:
-        """Debug switch: encode everything and compare with what the deltas say."""
+        """Encode everything and compare it with the sum of the deltas (a debug switch)."""
         self._mirror = apply(self._mirror, Decoder().decode(delta))
         if encode(self._mirror) != encode(self.state):
             raise EverstepError("the tracked changes do not add up to the state", remedy="Report this: it is a bug in Everstep.")

@@ -1,15 +1,15 @@
-"""Live containers: a real dict and a real list that note their own changes.
+"""Live containers: a real dict and a real list that record their own changes.
 
-What the program sees through its own references is what gets saved. So a plain object put into a tracked container
-stays the very object that it was (a *plain part*, compared by its bytes at each checkpoint) until nobody else refers to it;
-then `delta_builder` replaces it by a tracked one. Each container knows its parents, so that a change rises to the root once
-for each checkpoint, and what has changed since the last one: a dict by key, a list as a table of pieces kept or new.
+The content that the program sees through its own references is the content that is saved. So a plain object in a tracked container stays
+the same object (a *plain part*, compared by its bytes at each checkpoint) until no other object refers to it; then `delta_builder` replaces
+it by a tracked one. Each container knows its parents, so that a change is reported to the root once for each checkpoint, and its changes
+since the last one: a dict by key, a list as a table of pieces kept or new.
 
-A write can go past the methods: C code such as heapq does so, and so does `dict.__setitem__(state, ...)`. Therefore each container
-has a *guard*, a plain copy that holds what its methods know. Deltas are made from guards alone, so they always add up. Every
-way to get a list out of a container marks it as `seen`, and `delta_builder` compares seen lists with their guards at each checkpoint. All
-other containers are compared now and then, and whenever a base would encode them: see `collect.overlooked`.
-Reading a plain value from a tracked dict costs one Python call; nothing else is slower than it must be.
+A write can bypass the methods: C code such as heapq does so, and so does `dict.__setitem__(state, ...)`. Therefore each container has a
+*guard*, a plain copy of the content that its methods know. Deltas are made from guards alone, so they always add up. Every way to get a
+list out of a container marks it as `seen`, and `delta_builder` compares seen lists with their guards at each checkpoint. All other
+containers are compared from time to time, and whenever a base would encode them: see `delta_builder.overlooked`. Reading a plain value from
+a tracked dict costs one Python call; other operations are not slower than necessary.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _list_get, _list_set, _list_append = list.__getitem__, list.__setitem__, list.ap
 
 
 class Strayed(Exception):
-    """A container was written past its methods since the last look, so a base must not be made from it yet."""
+    """A container was written past its methods since the last check, so a base must not be made from it yet."""
 
 
 class Plain:
-    """A plain part: an object that is compared by its bytes. `at` holds a key or position for each place in its container.
+    """A plain part: an object that is compared by its bytes. `at` holds each key or position that it has in its container.
 
-    `shadow` is what it was saved as: a Shadow, its bytes where they are short, None while it is new.
+    `shadow` is its saved content: a Shadow, its bytes if they are short, None while it is new.
     """
 
     __slots__ = ("at", "obj", "shadow")
@@ -48,7 +48,7 @@ class Plain:
 
 
 class Edits:
-    """Takes the place of `Tracker.torn` while a save looks at the state: counts as that does, and notes that an edit was begun."""
+    """Replaces `Tracker.torn` while a save reads the state: counts in the same way, and notes that an edit has begun."""
 
     __slots__ = ("begun", "count")
 
@@ -67,10 +67,10 @@ class Edits:
 
 
 class Tracker:
-    """What all containers of one state share: which of them hold plain parts, and which lists were seen.
+    """Shared data of all containers of one state: which of them hold plain parts, and which lists were seen.
 
-    `torn` counts the edits that have begun and not ended; a checkpoint that finds any knows that they were interrupted
-    (Ctrl-C), so that the bookkeeping can't be trusted. While a checkpoint looks, it is an `Edits`.
+    `torn` counts the edits that have begun and not ended; if a checkpoint finds any, they were interrupted (Ctrl-C) and the bookkeeping
+    can't be trusted. While a checkpoint reads the state, it is an `Edits`.
     """
 
     __slots__ = ("handed_in", "met", "owners", "root", "seen", "torn")
@@ -78,9 +78,9 @@ class Tracker:
     def __init__(self) -> None:
         self.owners: dict[int, Any] = {}  # by id: containers that hold plain parts
         self.seen: list[TrackedList] = []
-        self.met: dict[int, Any] = {}  # by id: containers that were encoded and found to have been written past their methods
+        self.met: dict[int, Any] = {}  # by id: containers that turned out, when encoded, to have been written past their methods
         self.torn: Any = 0
-        self.handed_in = False  # the program hands in its own object at each checkpoint
+        self.handed_in = False  # the program passes its own object at each checkpoint
         self.root = TrackedDict.bare(self)
 
 
@@ -89,7 +89,7 @@ class Node:
 
     __slots__ = ()
     _tracker: Tracker
-    _parent: Any  # the first parent and the place in it; further ones in _more
+    _parent: Any  # the first parent and the key or position in it; further ones in _more
     _place: Any
     _more: list[tuple[Any, Any]] | None
     _held: int  # how many links of children point here
@@ -99,7 +99,7 @@ class Node:
     _moved: list[tuple[Plain, Any]] | None  # plain parts that were found changed
     _old: dict[Any, str] | None  # long text that was replaced in place
     _image: Any  # how the last base cut this container into segments
-    _guard: Any  # what the methods know to be here
+    _guard: Any  # the content that the methods know
 
     def _start(self: Any, tracker: Tracker) -> None:
         self._tracker = tracker
@@ -108,7 +108,7 @@ class Node:
         self._changes = self._kids = self._plain = self._moved = self._old = self._image = None
 
     def _rise(self: Any) -> None:
-        """Tell the parents, once, that something below has changed."""
+        """Report to the parents, once, that something below has changed."""
         links = self._links()
         for parent, _ in links:
             if parent._kids is None:
@@ -128,7 +128,7 @@ class Node:
     def _attached(self: Any) -> bool:
         """Whether the root can still reach this container."""
         node: Any = self
-        for _ in range(1000):  # a cycle is refused when it is saved; here it must only not hang
+        for _ in range(1000):  # a cycle is refused on save; here it only must not hang
             if node is node._tracker.root:
                 return True
             if node._more:
@@ -139,7 +139,7 @@ class Node:
         return True
 
     def _take(self: Any, value: Any, place: Any) -> None:
-        """Note a value that is no plain scalar and now stands here."""
+        """Note a value other than a plain scalar that is now in this container."""
         cls = value.__class__
         if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
             self._held += 1
@@ -160,7 +160,7 @@ class Node:
         self._tracker.owners[id(self)] = self
 
     def _drop(self: Any, value: Any, place: Any) -> None:
-        """Forget one place of a value that no longer stands there."""
+        """Forget one key or position of a value."""
         cls = value.__class__
         if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
             self._unlink(value, place)
@@ -182,27 +182,27 @@ class Node:
 
 
 class _Values(ValuesView[Any]):
-    """Hands out values through the container, so that lists are seen."""
+    """Returns values through the container, so that lists are marked as seen."""
 
     def __reversed__(self) -> Iterator[Any]:
         return (self._mapping[key] for key in reversed(self._mapping))  # type: ignore[attr-defined]
 
 
 class _Items(ItemsView[Any, Any]):
-    """Hands out items through the container, so that lists are seen."""
+    """Returns items through the container, so that lists are marked as seen."""
 
     def __reversed__(self) -> Iterator[tuple[Any, Any]]:
         return ((key, self._mapping[key]) for key in reversed(self._mapping))  # type: ignore[attr-defined]
 
 
 class TrackedDict(Node, dict[Any, Any]):
-    """A dict that notes its changes by key."""
+    """A dict that records its changes by key."""
 
     __slots__ = ("_changes", "_guard", "_held", "_image", "_kids", "_more", "_moved", "_old", "_parent", "_place", "_plain", "_tracker")
     _guard: dict[Any, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return dict(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
+        return dict(*args, **kwargs)  # libraries rebuild containers by calling their type; they get a plain one
 
     @classmethod
     def bare(cls, tracker: Tracker) -> TrackedDict:
@@ -212,7 +212,7 @@ class TrackedDict(Node, dict[Any, Any]):
         return self
 
     def _watch(self) -> None:
-        """Take what is here now as what the methods know."""
+        """Take the current content as the content that the methods know."""
         self._guard = plain_dict(self)
 
     def _put(self, key: Any, value: Any) -> None:
@@ -234,13 +234,13 @@ class TrackedDict(Node, dict[Any, Any]):
         )
 
     def _catch_up(self) -> None:
-        """Take over what was written past the methods as if they had been called."""
+        """Take over writes past the methods as if the methods had been called."""
         now, known = plain_dict(self), self._guard
         kept = [key for key in known if key in now]
         if all(map(is_, [*kept, *(key for key in now if key not in known)], now)):
             gone = [key for key in known if key not in now]
         else:
-            gone = list(known)  # keys have moved: all of them are put there again, in the order that they have
+            gone = list(known)  # keys have moved: all of them are set again, in their current order
         for key in gone:
             self._gone(key, known.pop(key))
         for key, value in now.items():
@@ -278,11 +278,11 @@ class TrackedDict(Node, dict[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if dict.get(self, key, _missing) is value:
-            return  # also what state["x"] += [...] ends in
+            return  # state["x"] += [...] ends here, too
         old = self._guard.get(key, _missing)
         exists = old is not _missing
         tracker = self._tracker
-        tracker.torn += 1  # before anything is looked at that a save in the middle of this, from a signal handler, would change
+        tracker.torn += 1  # before reading anything that a save in the middle of this, from a signal handler, would change
         changes = self._changes
         first = changes is None or key not in changes
         if first or changes[key] == DELETED:
@@ -290,7 +290,7 @@ class TrackedDict(Node, dict[Any, Any]):
         if exists:
             cls = old.__class__
             if cls is str:
-                if first and value.__class__ is str and len(old) > LONG_TEXT:  # what the last checkpoint holds
+                if first and value.__class__ is str and len(old) > LONG_TEXT:  # the content of the last checkpoint
                     self._old = self._old or {}
                     self._old[key] = old
             elif cls not in FROZEN:
@@ -302,7 +302,7 @@ class TrackedDict(Node, dict[Any, Any]):
         tracker.torn -= 1
 
     def _exchange(self, key: Any, old: Any, value: Any) -> None:
-        """Let one value take the place of another in the bookkeeping."""
+        """Replace one value by another in the bookkeeping."""
         if old is not _missing and old.__class__ not in FROZEN:
             self._drop(old, key)
         if self._old is not None:
@@ -321,7 +321,7 @@ class TrackedDict(Node, dict[Any, Any]):
         self._tracker.torn -= 1
 
     def _gone(self, key: Any, old: Any) -> None:
-        """Note that a key is removed; one that no method had set was never there."""
+        """Note that a key is removed; one that no method had set never existed."""
         if old is _missing:
             return
         self._note(key, True, False)
@@ -354,7 +354,7 @@ class TrackedDict(Node, dict[Any, Any]):
             del self[key]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.update(*args, **kwargs)  # never called when one is made; somebody may call it later
+        self.update(*args, **kwargs)  # not called on construction; a program may call it later
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
@@ -384,7 +384,7 @@ class TrackedDict(Node, dict[Any, Any]):
         return {**other, **self}
 
     def __iter__(self) -> Iterator[Any]:
-        return dict.__iter__(self)  # overridden so that dict(state) and {**state} go through __getitem__
+        return dict.__iter__(self)  # overridden so that dict(state) and {**state} use __getitem__
 
     def values(self) -> Any:
         return _Values(self)
@@ -410,7 +410,7 @@ class TrackedDict(Node, dict[Any, Any]):
 
 
 class TrackedList(Node, list[Any]):
-    """A list that notes its changes as pieces [old start, length], with old start -1 for what is new."""
+    """A list that records its changes as pieces [old start, length], with old start -1 for new items."""
 
     __slots__ = (
         "_changes", "_guard", "_held", "_image", "_kids", "_more", "_moved", "_old", "_origin", "_parent", "_place", "_plain", "_saved", "_seen", "_sortable", "_tracker",
@@ -418,21 +418,21 @@ class TrackedList(Node, list[Any]):
     _origin: int
     _seen: bool
     _guard: list[Any]
-    _sortable: bool  # whether anything but dicts is here, which C code can sort
+    _sortable: bool  # whether it holds anything but dicts, which C code can sort
     _saved: int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return list(*args, **kwargs)  # libraries rebuild containers by calling their type; what they get is plain
+        return list(*args, **kwargs)  # libraries rebuild containers by calling their type; they get a plain one
 
     @classmethod
     def bare(cls, tracker: Tracker) -> TrackedList:
         self = list.__new__(cls)
         self._start(tracker)
-        self._origin = 0  # added to a position, it gives the place by which children remember it: pop(0) moves it, not them
+        self._origin = 0  # position + origin is the number by which children remember it: pop(0) changes the origin, not the children
         self._seen = False
         self._guard = []
         self._sortable = False
-        self._saved = 0  # how long it was at the last checkpoint
+        self._saved = 0  # its length at the last checkpoint
         return self
 
     def _show(self) -> None:
@@ -440,7 +440,7 @@ class TrackedList(Node, list[Any]):
         self._tracker.seen.append(self)
 
     def _watch(self, guard: list[Any] | None = None) -> None:
-        """Take what is here now as what the methods know; `guard` is a copy of it that belongs to this list."""
+        """Take the current content as the content that the methods know; `guard` is a copy of it that this list may keep."""
         self._guard = list.copy(self) if guard is None else guard
         self._sortable = self._sortable or not _only_dicts(self._guard)
 
@@ -460,7 +460,7 @@ class TrackedList(Node, list[Any]):
         return len(self) != len(self._guard) or not all(map(is_, list.__iter__(self), self._guard))
 
     def _bypassed(self) -> bool:
-        """The same at less cost, for each checkpoint: of a list of dicts the ends are enough.
+        """Check for writes past the methods at less cost, for each checkpoint: in a list of dicts the ends are enough.
 
         A dict cannot be ordered, so heapq on a list of dicts fails before it has moved anything but an end.
         """
@@ -470,7 +470,7 @@ class TrackedList(Node, list[Any]):
         return len(self) != len(guard) or (bool(guard) and (_list_get(self, 0) is not guard[0] or _list_get(self, -1) is not guard[-1]))
 
     def _catch_up(self) -> None:
-        """Take over what was written past the methods: what is known to have moved as changes, else all of it as new."""
+        """Take over writes past the methods: known moves as changes, everything else as new."""
         now, known = list.copy(self), self._guard
         self._note(0, 0, 0)
         if self._plain:
@@ -493,7 +493,7 @@ class TrackedList(Node, list[Any]):
         self._watch(now)
 
     def _note(self, i: int, j: int, n: int) -> None:
-        """Record that positions i to j gave way to n new ones; called before the list itself changes."""
+        """Record that n new items replace the positions i to j; called before the list itself changes."""
         pieces = self._changes
         if pieces is None:
             size = len(self._guard)
@@ -505,7 +505,7 @@ class TrackedList(Node, list[Any]):
         self._changes = replaced(pieces, i, j, n)
 
     def _replace(self, i: int, j: int, items: list[Any]) -> None:
-        """Let positions i to j give way to items: the one way in which all methods but append change the list."""
+        """Replace the positions i to j by items: all methods except append change the list through this one."""
         self._tracker.torn += 1
         if not self._sortable and self._bypassed():
             self._catch_up()
@@ -519,12 +519,12 @@ class TrackedList(Node, list[Any]):
             if old.__class__ not in FROZEN:
                 self._drop(old, k + origin)
         _list_set(self, slice(i, j), items)
-        if i < size - j:  # the longer part is behind the change: keep its places right
+        if i < size - j:  # the longer part is after the change: keep its positions right
             self._origin = origin = origin - (n - (j - i))
         for k, value in enumerate(items, i + origin):
             if value.__class__ not in FROZEN:
                 self._take(value, k)
-        self._guard[i:j] = items  # what was written past the methods stays different from it, and is found later
+        self._guard[i:j] = items  # writes past the methods still differ from it, and are found later
         self._sortable = self._sortable or not _only_dicts(items)
         self._tracker.torn -= 1
 
@@ -533,7 +533,7 @@ class TrackedList(Node, list[Any]):
         if old.__class__ is not str or value.__class__ is not str or len(old) <= LONG_TEXT:
             return
         if i >= len(self._guard) or self._guard[i] is not old:
-            return  # written past the methods: not what was saved
+            return  # written past the methods: not the saved content
         at = 0
         for start, length in self._changes if self._changes is not None else [[0, len(self._guard)]]:
             if i < at + length:
@@ -623,7 +623,7 @@ class TrackedList(Node, list[Any]):
             self._replace(i, i + 1, [])
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
-        self[:] = items  # never called when one is made; somebody may call it later
+        self[:] = items  # not called on construction; a program may call it later
 
     def extend(self, items: Iterable[Any]) -> None:
         new = list(items)
@@ -695,7 +695,7 @@ class TrackedList(Node, list[Any]):
         return list, (self.copy(),)
 
     def _where(self, child: Any, places: list[int]) -> list[int]:
-        """The positions that a child has as the methods know it, sought first where it was put."""
+        """Return the positions of a child, as the methods know it, searching first where it was put."""
         guard = self._guard
         size = len(guard)
         if len(places) == 1:
@@ -725,7 +725,7 @@ def _only_dicts(items: list[Any]) -> bool:
 
 
 def _alike(now: list[Any], known: list[Any]) -> tuple[int, int]:
-    """How many items at the beginning and at the end are the very same in two lists."""
+    """Return how many items at the beginning and at the end are identical in two lists."""
     head, limit = 0, min(len(now), len(known))
     while head < limit and now[head] is known[head]:
         head += 1
@@ -736,14 +736,14 @@ def _alike(now: list[Any], known: list[Any]) -> tuple[int, int]:
 
 
 def plain_dict(node: TrackedDict) -> dict[Any, Any]:
-    """A plain copy, in one call of C that no other thread comes between. dict(node) and dict.copy would go through __getitem__."""
+    """Return a plain copy, in one call of C that no other thread interrupts. dict(node) and dict.copy would use __getitem__."""
     return dict(dict.items(node))
 
 
 def _plain_parts(node: Node) -> list[Any]:
-    """All plain parts of the state: whatever is neither tracked nor frozen is one of them.
+    """List all plain parts of the state: every object that is neither tracked nor frozen is one of them.
 
-    A container that stands in a plain part only is not among those that are known to hold some, so it is looked into itself.
+    A container that is only inside a plain part is not among the known owners of plain parts, so it is searched itself.
     """
     if not node._attached():
         return list(dict.values(node)) if isinstance(node, dict) else list.copy(node)  # type: ignore[arg-type]
@@ -751,7 +751,9 @@ def _plain_parts(node: Node) -> list[Any]:
 
 
 def _as_dict(node: TrackedDict) -> dict[Any, Any]:
-    """What an encoder gets for a dict. A plain part that holds a tracked container is saved as it is, so its own delta must say the same."""
+    """Convert a dict for an encoder. A plain part that holds a tracked container is saved with its actual content, so its own delta must
+    contain the same.
+    """
     if node._strayed():
         node._tracker.met[id(node)] = node
     return plain_dict(node)

@@ -1,8 +1,8 @@
 """Bases: a snapshot as a tree of content-addressed chunks. Builds them; `loader` reads them. No I/O of its own.
 
-A value whose encoding is short stays inline. A longer list or dict is cut into *segments* of about TARGET bytes, a longer text
-or bytes into pieces, where the content says so; each becomes a chunk named by the SHA-256 of its content, and a reference
-(extension 30) takes the value's place:
+A value with a short encoding is stored inline. A longer list or dict is cut into *segments* of about TARGET bytes, a longer text
+or bytes into pieces, at points that the content determines. Each becomes a chunk named by the SHA-256 of its content, and a
+reference (extension 30) replaces the value:
 
     [kind, count, level, digest]    kind "l" list, "d" dict, "s" text, "b" bytes, "a" bytearray, "v" any other value
                                     count of items, keys or bytes; level 0: the digest is that of the only segment,
@@ -11,11 +11,11 @@ or bytes into pieces, where the content says so; each becomes a chunk named by t
     list segment    MessagePack array of items                 text, bytes piece    the bytes (UTF-8)
     dict segment    array [key, value, key, value, …]          value piece          bytes of the encoded value
 
-An item ends its segment when a checksum of its bytes says so, so equal items are cut alike wherever they stand: whatever the
-way that led to a list, almost all its segments are the same. A container keeps an *image* of its last cut, and only
-segments near a change are cut again.
+A checksum of an item's bytes decides whether it ends its segment, so equal items are cut alike at any position: whatever edits
+led to a list, almost all its segments are the same. A container keeps an *image* of its last cut, and only segments near a change
+are cut again.
 
-A base relies on no chunks but those that it writes and those that the base before it reaches. gc may free all others at any time.
+A base refers only to chunks that it writes itself or that the base before it reaches. gc may free all others at any time.
 
 Uses the underscored attributes of tracked containers for the reason that `delta_builder` gives.
 """
@@ -42,14 +42,14 @@ TARGET = 32 * 1024
 MOST = 4 * TARGET
 FANOUT = 32
 PIECE_LEAST, PIECE_MOST = 8 * 1024, 64 * 1024
-# Three characters of a small set, some way apart: in text and in random bytes alike about one place in ten thousand.
+# Three characters of a small set, at some distance: in text and in random bytes, about one position in ten thousand matches.
 _CUT = re.compile(rb"[a-c\x40-\x4c\x80-\x8f](?s:.{3})[d-f\x00-\x0b\x90-\x9f](?s:.{5})[g-i\x10-\x1b\xa0-\xaf]")
 _TRACKED: frozenset[Any] = frozenset({TrackedDict, TrackedList})
 Refs = Sequence[bytes]
 
 
 class Segment:
-    """A run of items that makes one chunk; `digest` is None while it has to be written anew. A dict's knows its keys."""
+    """A run of items that makes one chunk; `digest` is None while it has to be written. A dict's segment knows its keys."""
 
     __slots__ = ("count", "digest", "keys", "natural", "size")
 
@@ -57,13 +57,14 @@ class Segment:
         self.count = count
         self.digest = digest
         self.size = size
-        self.natural = natural  # ended by its last item's own bytes; otherwise by its length, or by the end of all
+        self.natural = natural  # ended by the bytes of its last item; otherwise by its length, or by the end of the container
         self.keys = keys
 
 
 class Node(NamedTuple):
-    """A chunk: what it refers to, as often as it does, the bytes of its content, the bytes of its frame, and whether equal ones become
-    one object when they are loaded."""
+    """A chunk: its references, with repetitions, the bytes of its content, the bytes of its frame, and whether equal ones become one object
+    when they are loaded.
+    """
 
     refs: Refs
     size: int
@@ -72,7 +73,7 @@ class Node(NamedTuple):
 
 
 class Builder:
-    """Writes one base: collects the chunks that the base before it does not reach. `known` has those that it does."""
+    """Writes one base: collects the chunks that the base before it does not reach. `known` has those that it reaches."""
 
     def __init__(self, known: Mapping[bytes, Node], wrap: Callable[[bytes], bytes], tracker: Tracker, weigh: Callable[[bytes], int] = len):
         self.known = known
@@ -81,10 +82,10 @@ class Builder:
         self._weigh = weigh
         self.chunks: dict[bytes, bytes] = {}
         self._used: dict[bytes, Node] = {}
-        self._refs: list[bytes] = []  # what the value that is being built refers to
+        self._refs: list[bytes] = []  # the references of the value that is being built
 
     def add(self, content: bytes, refs: Refs = (), flat: bool = False, shared: bool = False) -> bytes:
-        """Take a chunk; a flat one is text or bytes, and takes no more memory than it is long; a shared one, only once."""
+        """Add a chunk. A flat one is text or bytes, and takes no more memory than its length; a shared one takes it only once."""
         digest = sha256(content).digest()
         if digest not in self._used:
             node = self.known.get(digest)
@@ -95,11 +96,11 @@ class Builder:
         return digest
 
     def reuse(self, digest: bytes | None) -> bool:
-        """Whether a chunk of an earlier base can stand in this one. Not if the last one did without it: it may be gone by now."""
+        """Whether this base can reuse a chunk of an earlier base. Not if the last base did without it: gc may have freed it."""
         return digest is not None and (digest in self._used or digest in self.known)
 
     def reached(self) -> dict[bytes, Node]:
-        """All chunks that this base reaches."""
+        """Return all chunks that this base reaches."""
         out: dict[bytes, Node] = {}
         todo = list(self._refs)
         while todo:
@@ -110,7 +111,9 @@ class Builder:
         return out
 
     def unfolded(self, reached: dict[bytes, Node]) -> int:
-        """How many bytes the base is when every reference is followed: equal parts are stored once, but count each time, unless a load shares them."""
+        """Return the bytes of the base when every reference is followed: equal parts are stored once, but count each time, unless a load
+        shares them.
+        """
         sizes: dict[bytes, int] = {}
         todo = list(self._refs)
         while todo:
@@ -123,7 +126,7 @@ class Builder:
         return sum(sizes[digest] for digest in self._refs) + sum(node.size for node in reached.values() if node.shared)
 
     def part(self, value: Any) -> tuple[bytes, Refs]:
-        """The encoding of a part, and what it refers to."""
+        """Return the encoding of a part, and its references."""
         if value.__class__ in FROZEN:
             data = pack(value, hook)
             if len(data) <= INLINE:
@@ -134,12 +137,12 @@ class Builder:
         return data, refs or ()
 
     def build(self, value: Any) -> bytes:
-        """The encoding of a value with every long part replaced by a reference."""
+        """Encode a value, with every long part replaced by a reference."""
         known = len(self._refs)
         raw = pack(value, self._hook)
         if len(raw) <= INLINE:
             return raw
-        del self._refs[known:]  # its parts say again what they refer to
+        del self._refs[known:]  # its parts add their references again
         cls = value.__class__
         if cls is TrackedList or cls is list:
             return self._list(value)
@@ -167,12 +170,12 @@ class Builder:
         return hook(value)
 
     def _refuse_strayed(self, value: Any) -> None:
-        """Raise `Strayed` if a container is not what the deltas say of it."""
+        """Raise `Strayed` if a container differs from the sum of its deltas."""
         if value._strayed() and self._follows(value):
             raise Strayed
 
     def _follows(self, value: Any) -> bool:
-        """Whether an image of a value learns of its changes: not if it belongs to another state, or stands only in a plain part."""
+        """Whether an image of a value is told of its changes: not if the value belongs to another state, or is only inside a plain part."""
         return value.__class__ in _TRACKED and value._tracker is self.tracker and bool(value._attached())
 
     def _list(self, value: Any) -> bytes:
@@ -207,7 +210,7 @@ class Builder:
         return packb(self.reference(kind, len(data), entries))
 
     def reference(self, kind: str, count: int, entries: list[tuple[bytes, int]]) -> Ext:
-        """Put indexes over the entries until one is left, and refer to it."""
+        """Build indexes over the entries until one is left, and refer to it."""
         level = 0
         while len(entries) > 1:
             level += 1
@@ -229,7 +232,7 @@ class ListImage:
         self.count = sum(s.count for s in segments)
 
     def touch(self, at: int) -> None:
-        """Something changed inside the item at a position."""
+        """Note a change inside the item at a position."""
         self.splice(at, 1, 1)
 
     def splice(self, at: int, deleted: int, inserted: int) -> None:
@@ -238,7 +241,7 @@ class ListImage:
         if not segments:
             segments.append(Segment(inserted, None, 0, False))
             return
-        if at == self.count - inserted and not deleted:  # at the end, as most often
+        if at == self.count - inserted and not deleted:  # at the end, the most common case
             segments[-1].count += inserted
             segments[-1].digest = None
             return
@@ -258,7 +261,7 @@ class ListImage:
         segments[first:k] = [s for s in segments[first:k] if s.count]
 
     def reference(self, value: Any, builder: Builder) -> Any:
-        """Cut anew what has changed, and refer to the whole; a list that has become short stands inline again."""
+        """Cut the changed parts again, and refer to the whole; a list that has become short is inline again."""
         at = 0
         gathering: list[tuple[bytes, Refs]] = []
         out: list[Segment] = []
@@ -314,7 +317,7 @@ class DictImage:
         segment.digest = None
 
     def reference(self, value: Any, builder: Builder) -> Any:
-        """Cut anew what has changed, and refer to the whole; a dict that has become short stands inline again."""
+        """Cut the changed parts again, and refer to the whole; a dict that has become short is inline again."""
         gathering: dict[Any, tuple[bytes, Refs]] = {}
         last = b""
         out: list[Segment] = []
@@ -346,7 +349,7 @@ class DictImage:
 
 
 def _header(small: int, medium: int, large: int, n: int) -> bytes:
-    """The head of a MessagePack array or map of n entries."""
+    """Return the head of a MessagePack array or map of n entries."""
     if n < 16:
         return bytes((small | n,))
     return bytes((medium,)) + n.to_bytes(2) if n < 65536 else bytes((large,)) + n.to_bytes(4)
@@ -357,12 +360,12 @@ def array(n: int, items: Iterable[bytes]) -> bytes:
 
 
 def _ends(item: bytes) -> bool:
-    """Whether an item ends its segment: a matter of its bytes alone, more likely the longer it is."""
+    """Whether an item ends its segment: depends on its bytes alone, and is more likely for a longer item."""
     return crc32(item) * TARGET < len(item) << 32
 
 
 def _runs(parts: Sequence[tuple[bytes, Refs]]) -> Iterator[tuple[int, int, int, bool]]:
-    """Where the segments are: start, stop, bytes, and whether the last item ended it."""
+    """Yield the segments: start, stop, bytes, and whether the last item ended it."""
     start = size = 0
     for i, (item, _) in enumerate(parts):
         size += len(item)
@@ -394,7 +397,7 @@ def _add(n: int, parts: Sequence[tuple[bytes, Refs]], add: Add) -> bytes:
 
 
 def _groups(entries: list[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]]]:
-    """Entries of an index, parted where a digest says so; at least two together, so that each level is shorter."""
+    """Split the entries of an index where a digest says so; at least two together, so that each level is shorter."""
     group: list[tuple[bytes, int]] = []
     for entry in entries:
         group.append(entry)
@@ -406,7 +409,7 @@ def _groups(entries: list[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]
 
 
 def cut(data: bytes) -> Iterator[bytes]:
-    """Bytes in pieces, parted where the content says so."""
+    """Split bytes into pieces where the content says so."""
     at = 0
     while at < len(data):
         found = _CUT.search(data, at + PIECE_LEAST, at + PIECE_MOST)

@@ -1,7 +1,7 @@
-"""Finds changes in what cannot be tracked: remembers the bytes that a plain part was saved as and compares.
+"""Finds changes in objects that cannot be tracked: remembers the saved bytes of a plain part and compares them.
 
-A small part is one piece of bytes. A big list is remembered in blocks, a big dict or object by key, so that a change is
-decoded and compared near the place where it happened. Costs O(part) of time at each look, O(change) of bytes written. No I/O.
+A small part is one piece of bytes. A big list is remembered in blocks, a big dict or object by key, so that only the neighbourhood of a
+change is decoded and compared. Costs O(part) of time at each check, O(change) of bytes written. No I/O.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ _BYTES = frozenset({bytes, bytearray, memoryview})
 
 
 def remember(value: Any) -> Shadow | bytes:
-    """What is needed to find changes in a value later: its bytes alone, where that is enough."""
+    """Return the data to find changes in a value later: only its bytes, if they are enough."""
     raw = encode(value)
     return raw if len(raw) <= WHOLE and not may_hold_bytes(raw) else Shadow(value)
 
 
 def changes_of(part: Any) -> list[Op]:
-    """What has changed in a plain part since it was remembered; it is remembered as it is now. One that is new goes into the delta as a whole."""
+    """Return the changes of a plain part since it was remembered, and remember its current content. A new one goes into the delta as a
+    whole.
+    """
     found: list[Op] = []
     shadow = part.shadow
     if shadow is None or (shadow.__class__ is bytes and same_bytes(part.obj, shadow)):
@@ -34,7 +36,7 @@ def changes_of(part: Any) -> list[Op]:
 
 
 class Shadow:
-    """What one value was saved as: `raw` if small, else `blocks` of a list or `fields` of a dict or object."""
+    """The saved content of one value: `raw` if small, else `blocks` of a list or `fields` of a dict or object."""
 
     __slots__ = ("binary", "blocks", "cls", "fields", "raw", "slice")
 
@@ -44,7 +46,7 @@ class Shadow:
         self.fields: dict[Any, Shadow] | None = None
         self.raw: bytes | None = encode(value) if raw is None else raw
         self.binary = _has_bytes(self.raw, value)
-        self.slice = slice  # a block of a list, which stays in one piece however long it is
+        self.slice = slice  # a block of a list, which is not split, however long it is
         if slice or len(self.raw) <= WHOLE:
             return
         if self.cls is list and len(value) > 1:
@@ -54,13 +56,13 @@ class Shadow:
 
     @classmethod
     def of(cls, raw: bytes, kind: type) -> Shadow:
-        """The shadow of a short value of which only the bytes were kept; one of another type than now was replaced anyway."""
+        """Create the shadow of a short value whose bytes were kept; if the type differs now, the value was replaced anyway."""
         out = object.__new__(cls)
         out.cls, out.raw, out.binary, out.slice, out.blocks, out.fields = kind, raw, False, False, None, None
         return out
 
     def compare(self, value: Any, path: Path, ops: list[Op]) -> None:
-        """Add the operations that bring what was saved up to the value, and remember it."""
+        """Add the operations that turn the saved content into the value, and remember it."""
         raw = None
         if type(value) is not self.cls:
             ops.append([SET, list(path), value])
@@ -73,7 +75,7 @@ class Shadow:
         elif self.raw is not None and self._unchanged(value):
             return None
         else:
-            raw = encode(value)  # once: another thread may change the value, and what is remembered must be what the operations say
+            raw = encode(value)  # encoded once: another thread may change the value, and the remembered bytes must equal the operations
             difference(self.neutral(), _neutral(raw), path, ops)
         self.__init__(value, self.slice, raw)  # type: ignore[misc]
         return None
@@ -83,7 +85,7 @@ class Shadow:
         return encode(value) == self.raw if self.binary else same_bytes(value, self.raw)
 
     def neutral(self) -> Any:
-        """The remembered value, decoded, with objects as `Unknown`."""
+        """Return the remembered value, decoded, with objects as `Unknown`."""
         if self.raw is not None:
             return _neutral(self.raw)
         if self.blocks is not None:
@@ -93,7 +95,7 @@ class Shadow:
         return Unknown(kind.name, kind.version, fields) if kind else fields
 
     def items(self, count: int) -> list[Any]:
-        """The items of a block: of a list's slice, or the one item that is big itself."""
+        """Return the items of a block: of a list's slice, or the one big item."""
         return [self.neutral()] if count == 1 else list(self.neutral())
 
     def _compare_list(self, value: list[Any], path: Path, ops: list[Op]) -> None:
@@ -109,7 +111,7 @@ class Shadow:
         self.blocks[head : len(self.blocks) - tail] = _blocks(value[low:high])
 
     def _compare_in_place(self, value: list[Any], path: Path, ops: list[Op]) -> bool:
-        """Look into the blocks that changed, if they are few; many mean that things have moved."""
+        """Compare within the changed blocks if they are few; many mean that items have moved."""
         assert self.blocks is not None
         changed: list[tuple[Shadow, int, int]] = []
         at = 0
@@ -124,7 +126,7 @@ class Shadow:
         return True
 
     def holds(self, value: list[Any], at: int, count: int) -> bool:
-        """Whether this block still is what stands at that place of the list."""
+        """Whether this block still equals the list at that position."""
         now = _slice(value, at, count)
         if self.raw is not None:
             return type(now) is self.cls and self._unchanged(now)
@@ -149,7 +151,7 @@ class Shadow:
 
 
 def _shifted(inner: list[Op], path: Path, by: int) -> list[Op]:
-    """Operations on a slice of a list as operations on the list itself, `by` items further."""
+    """Convert operations on a slice of a list to operations on the list itself, `by` items further."""
     out: list[Op] = []
     for op in inner:
         step = op[1]
@@ -163,7 +165,7 @@ def _shifted(inner: list[Op], path: Path, by: int) -> list[Op]:
 
 
 def _unchanged_ends(blocks: list[tuple[int, Shadow]], value: list[Any]) -> tuple[int, int, int, int]:
-    """How many blocks at the beginning and at the end are as they were, and the positions that lie between."""
+    """Count the unchanged blocks at the beginning and at the end, and return the positions between them."""
     head = low = 0
     for count, block in blocks:
         if low + count > len(value) or not block.holds(value, low, count):
@@ -180,7 +182,7 @@ def _unchanged_ends(blocks: list[tuple[int, Shadow]], value: list[Any]) -> tuple
 
 
 def _blocks(value: list[Any]) -> list[tuple[int, Shadow]]:
-    """A list in blocks of about WHOLE bytes; an item that is bigger stands alone."""
+    """Split a list into blocks of about WHOLE bytes; a bigger item is a block of its own."""
     out: list[tuple[int, Shadow]] = []
     start = size = 0
     for i, item in enumerate(value):
@@ -199,7 +201,7 @@ def _block(value: list[Any], start: int, stop: int) -> tuple[int, Shadow]:
 
 
 def _slice(value: list[Any], at: int, count: int) -> Any:
-    """What a block remembers: one item, or a slice of several."""
+    """Return the content of a block: one item, or a slice of several."""
     return value[at] if count == 1 else value[at : at + count]
 
 
@@ -208,7 +210,7 @@ def _same_keys(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
 
 
 def _fields(value: Any) -> dict[Any, Any] | None:
-    """The parts of a dict or of an object of the program, by key."""
+    """Return the parts of a dict or of an object of the program, by key."""
     if type(value) is dict:
         return None if any(map(unfindable, value)) else value
     if type(value) in FROZEN or type(value) is list:
@@ -222,7 +224,7 @@ def _neutral(raw: bytes) -> Any:
 
 
 def _has_bytes(raw: bytes, value: Any) -> bool:
-    """Whether bytes stand in a value: only then can a bytearray of the same content have taken their place."""
+    """Whether a value contains bytes: only then can a bytearray with the same content have replaced them."""
     if not may_hold_bytes(raw):
         return False
     todo = [value]

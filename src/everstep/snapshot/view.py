@@ -1,7 +1,7 @@
-"""A read-only look into a snapshot that fetches chunks as they are touched.
+"""A read-only view of a snapshot that fetches chunks on access.
 
-Inside, references are `Lazy` until something asks for them; a long list loads the segments that are read and no others. Deltas
-apply to these as to plain containers. Outside, `DictView` and `ListView` hand out scalars, views, and revived objects. No I/O.
+Inside, references are `Lazy` until they are used; a long list loads only the segments that are read. Deltas apply to these as to plain
+containers. Outside, `DictView` and `ListView` return scalars, views, and restored objects. No I/O.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from everstep.snapshot.loader import Entry, Loader, counted, nonsense, pairs_of,
 
 
 class LazyLoader(Loader):
-    """Reads a base, leaving references for later."""
+    """Reads a base without resolving its references."""
 
     def __init__(self, fetch: Any, unwrap: Any):
         super().__init__(fetch, unwrap)
         self.decoder = Decoder(lambda data: Lazy(data, self))
 
     def read_ahead(self, *roots: bytes) -> None:
-        """Nothing: what nobody touches is not fetched."""
+        """Fetch nothing: chunks are fetched on access."""
 
 
 _NOTHING = LazyLoader(lambda digests: {}, bytes)
 
 
 class Lazy:
-    """A reference that is resolved when it is first touched."""
+    """A reference that is resolved on first access."""
 
     __slots__ = ("_data", "_loader", "_value")
 
@@ -40,7 +40,7 @@ class Lazy:
 
     @property
     def reference(self) -> bytes | None:
-        """The reference as it is stored, while nobody has looked behind it."""
+        """Return the stored reference, as long as it has not been resolved."""
         return self._data
 
     def resolve(self) -> Any:
@@ -70,7 +70,7 @@ class Lazy:
 
 
 class LazyList:
-    """A long list in parts: each is (how many items, its digest) until it is read, then its items."""
+    """A long list in parts: each is (number of items, digest) until it is read, then its items."""
 
     __slots__ = ("_count", "_loader", "_parts")
 
@@ -81,7 +81,7 @@ class LazyList:
 
     @classmethod
     def of(cls, items: list[Any]) -> LazyList:
-        """A list that is there, as one part."""
+        """Wrap an existing list as one part."""
         made = cls([], _NOTHING)
         made._parts, made._count = [(len(items), None, items)], len(items)
         return made
@@ -94,12 +94,12 @@ class LazyList:
         return self._parts
 
     def content(self, k: int) -> bytes | None:
-        """The stored bytes of a part that was not read yet."""
+        """Return the stored bytes of a part that was not read yet."""
         digest = self._parts[k][1]
         return None if digest is None else self._loader.contents([digest])[0]
 
     def items(self, k: int) -> list[Any]:
-        """The items of a part, which is read now."""
+        """Read a part and return its items."""
         n, digest, items = self._parts[k]
         if digest is not None:
             items = counted(self._loader.decoder.decode(self._loader.contents([digest])[0]), n)
@@ -134,7 +134,7 @@ class LazyList:
         self._resize(k)
 
     def _end(self) -> tuple[int, int]:
-        """Where to put what comes behind all items: behind those that were put there before, or in a new part."""
+        """Return where to append: after items that were appended before, or in a new part."""
         if not self._parts or self._parts[-1][1] is not None:
             self._parts.append((0, None, []))
         return len(self._parts) - 1, self._parts[-1][0]
@@ -146,7 +146,7 @@ class LazyList:
 
 
 def view(value: Any) -> Any:
-    """A value as it may be handed out."""
+    """Convert a value to the form that may be returned to the program."""
     cls = value.__class__
     if cls is Lazy:
         return view(value.resolve())
@@ -157,11 +157,11 @@ def view(value: Any) -> Any:
     if cls in FROZEN:
         return value
     with nonsense():
-        return decode(encode(plain(value)))  # a copy: what is handed out may be changed, the view may not
+        return decode(encode(plain(value)))  # a copy: the program may change the returned value, but not the view
 
 
 def plain(value: Any) -> Any:
-    """A value with all that is lazy in it read."""
+    """Resolve every lazy part of a value."""
     cls = value.__class__
     if cls is Lazy:
         return plain(value.resolve())

@@ -1,2 +1,3 @@
-"""What is kept and how it is found again: `store` writes and reads runs; `refs`, `query`, `load`, `chain` serve it; `journal`, `events`,
-`travel`, `retention`, `verify` and `repair` have folders of their own."""
+"""Storage and retrieval of runs. `store` writes and reads runs; `refs`, `query`, `load` and `chain` serve it; `journal`, `events`,
+`travel`, `retention`, `verify` and `repair` have their own folders.
+"""

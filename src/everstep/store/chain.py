@@ -1,4 +1,4 @@
-"""Makes commits: the chain of records and the run row that goes with them. Pure but for the clock; the backend does the rest."""
+"""Builds commits: the chain of records, and the run row that belongs to them. Pure except for the clock; the backend writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from everstep.snapshot.saver import Saved
 
 
 def new_row(run: str, family: bytes | None = None, **fields: Any) -> RunRow:
-    """The row of a run that does not exist yet."""
+    """Return the row of a run that does not exist yet."""
     key = os.urandom(16)
     now = clock.now_us()
     given = {"workflow": None, "session": None, "tags": (), "note": None, "meta": None, "parent": None, "parent_number": 0, **fields}
@@ -28,20 +28,20 @@ def new_row(run: str, family: bytes | None = None, **fields: Any) -> RunRow:
     )  # fmt: skip
 
 
-# The value of an enum member costs more to ask for than a record to hash.
+# Reading the value of an enum member costs more than hashing a record.
 _NEXT = {
     Status.QUEUED.value: ("running", "waiting", "cancelled"),
     Status.RUNNING.value: ("running", "waiting", "succeeded", "failed", "cancelled"),
     Status.WAITING.value: ("running", "waiting", "cancelled"),
     Status.FAILED.value: ("running", "cancelled"),
-    Status.SUCCEEDED.value: ("running",),  # a loop that goes on, as a chat does the next day
+    Status.SUCCEEDED.value: ("running",),  # your own loop that continues, such as a chat on the next day
     Status.CANCELLED.value: (),
 }
 START, CHECKPOINT, BASE, STATUS = Kind.START.value, Kind.CHECKPOINT.value, Kind.BASE.value, Kind.STATUS.value
 
 
 class Entry(Shape):
-    """Something for the journal that waits for the next commit."""
+    """A journal entry that waits for the next commit."""
 
     kind: str
     content: bytes
@@ -49,7 +49,7 @@ class Entry(Shape):
     chunks: Sequence[tuple[bytes, bytes]] = ()
 
 
-SMALL_ENTRY = 2048  # compressing less costs more time, at every step, than the disk that it saves is worth
+SMALL_ENTRY = 2048  # compressing less than this costs more time at every step than the saved space is worth
 _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
@@ -72,7 +72,7 @@ class Chain:
         row = self._row
         if row.head_seq >= MAX_SEQ:
             raise LimitExceeded(
-                f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Go on in a fork: store.fork(run_id)."
+                f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Continue in a fork: store.fork(run_id)."
             )
         body = self._framer.wrap(content, SMALL_ENTRY if kind in _ENTRIES else 0)
         row.head_seq += 1
@@ -85,7 +85,7 @@ class Chain:
         self._records.append(record.opened_by(self._framer))
 
     def entries(self, entries: Sequence[Entry]) -> None:
-        """Journal entries, with the chunks of their results."""
+        """Add journal entries, with the chunks of their results."""
         for entry in entries:
             self.add(entry.kind, entry.content, entry.address)
             if entry.chunks:
@@ -98,7 +98,7 @@ class Chain:
     def checkpoint(
         self, saved: Saved, note: str | None = None, tags: tuple[str, ...] = (), meta: str | None = None, own: str | None = None
     ) -> None:
-        """A checkpoint with its labels, and what the runtime says about it (`own`)."""
+        """Add a checkpoint with its labels, and the runtime's header (`own`)."""
         self._row.checkpoints += 1
         salt = None if note is None and meta is None and not tags else os.urandom(SALT_BYTES)
         self.add(CHECKPOINT, saved.delta, note, tags, meta, own, salt)
@@ -107,14 +107,14 @@ class Chain:
             self.chunks(saved.chunks)
 
     def status(self, status: Status, revived: bool = False, /, **about: Any) -> None:
-        """A change of status; one that makes no sense is refused. `revived`: the run was cancelled by its caller, which calls it again."""
+        """Add a change of status; an invalid one is refused. `revived`: the caller cancelled this run and now calls it again."""
         if status.value not in _NEXT[self._row.status] and not revived:
             raise IllegalTransition(self._row.id, self._row.status, status.value)
         self._row.status = status.value
         self.add(STATUS, packb({"status": status.value, **about}))
 
     def start(self, **about: Any) -> None:
-        """The first record. It repeats the run's key, and a fork's family, so that its records can be proved where the row is lost."""
+        """Add the first record. It repeats the run's key, and a fork's family, so that its records can be proved if the row is lost."""
         row = self._row
         family = {"family": row.family} if row.family != row.key else {}
         self.add(START, packb({"key": row.key, **family, **about}))

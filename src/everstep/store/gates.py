@@ -1,4 +1,4 @@
-"""The gates of a run, as its journal tells of them: what was asked, by when, and what was answered. Reads only."""
+"""The gates of a run, from its journal: question, deadline and answer. Reads only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from everstep.store.views import when
 
 
 class Gate(Shape, frozen=True):
-    """A decision that a run waits for, or waited for. `schema` is a JSON Schema, or None if any answer will do."""
+    """A decision that a run waits for, or waited for. `schema` is a JSON Schema, or None if any answer is valid."""
 
     run: str
     address: str
@@ -31,7 +31,7 @@ class Gate(Shape, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether the run waits for an answer to it: it has none, and neither the gate nor the run was cancelled."""
+        """Whether the run waits for an answer: there is none yet, and neither the gate nor the run was cancelled."""
         return not self.answered and not self.cancelled
 
     @property
@@ -44,7 +44,7 @@ class Gate(Shape, frozen=True):
 
 
 def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
-    """All gates that a run has come to, in the order in which they were asked."""
+    """Return all gates that a run has reached, in the order in which they were asked."""
     found: dict[str, Gate] = {}
     for record in checked_from(backend, row, 1):
         if record.kind not in (Kind.GATE, Kind.ANSWER):

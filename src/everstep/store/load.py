@@ -1,8 +1,8 @@
-"""Loads snapshots: the base at or before a checkpoint and the deltas after it, every byte checked on the way.
+"""Loads snapshots: the base at or before a checkpoint and the deltas after it, with every byte checked.
 
-Relies on a backend for records and chunks and on `snapshot` for what they mean. Never returns an older state for a newer one:
-damage is an error that names what is damaged and, for the head, the newest checkpoint that is good. A checkpoint whose state was
-dropped on purpose is told from one that is damaged by the run's prune mark.
+Relies on a backend for records and chunks and on `snapshot` for their meaning. Never returns an older state for a newer one: damage is an
+error that names the damaged part and, for the head, the newest good checkpoint. The run's prune mark tells a pruned checkpoint from a
+damaged one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Frames = dict[bytes, bytes]
 
 
 class Loaded(Shape):
-    """A snapshot with objects still neutral, and how far behind its base is."""
+    """A snapshot with neutral objects, and its distance from its base."""
 
     value: Any
     deltas: int
@@ -41,7 +41,7 @@ class Loaded(Shape):
 
 
 class Stretch(Shape):
-    """What was read of a run in one go: where a checkpoint stands, and the records of its state and perhaps beyond, not yet proved."""
+    """Data of a run read at once: where a checkpoint is, the records of its state and possibly later ones, not proved yet."""
 
     backend: Backend
     row: RunRow
@@ -49,17 +49,17 @@ class Stretch(Shape):
     mark: Pruned | None
 
     def proved(self, first: int, last: int) -> list[Record]:
-        """The records first..last, gap-free and each matching its digest."""
+        """Return the records first..last, without gaps and each matching its digest."""
         before = max(1, first - 1)
         return _proved(self.backend, self.row, [r for r in self.at.records if before <= r.seq <= last], first, last)
 
     def checkpoint(self, number: int) -> Record:
-        """The record of the checkpoint that this was read for."""
+        """Return the record of the checkpoint that this was read for."""
         return _checkpoint(self.row, self.proved(self.at.seq, self.at.seq)[-1], number)
 
 
 def find(backend: Backend, row: RunRow, number: int) -> int:
-    """The place of a checkpoint."""
+    """Return the seq of a checkpoint."""
     try:
         found = backend.locate(row.id, number)
     except Damaged:
@@ -68,7 +68,7 @@ def find(backend: Backend, row: RunRow, number: int) -> int:
 
 
 def stretch(backend: Backend, row: RunRow, number: int, upto: int = 0) -> Stretch:
-    """Read the records that the state of a checkpoint is made of, and those behind it up to a place."""
+    """Read the records that make up the state of a checkpoint, and those after it up to a seq."""
     try:
         found = backend.locate(row.id, number, upto)
     except Damaged:
@@ -81,7 +81,9 @@ def stretch(backend: Backend, row: RunRow, number: int, upto: int = 0) -> Stretc
 
 
 def _sound(backend: Backend, row: RunRow, number: int, upto: int | None, found: Located | None) -> Located:
-    """Where a checkpoint stands. What a backend does not find, or finds where it cannot be, is searched for record by record, which names the damage."""
+    """Return where a checkpoint is. If the backend does not find it, or at an impossible seq, search record by record, which names the
+    damage.
+    """
     if found is None or not (number <= found.seq <= row.head_seq and found.base <= min(found.seq + 1, row.head_seq)):
         return _searched(backend, row, number, upto)
     return found
@@ -96,7 +98,7 @@ def _searched(backend: Backend, row: RunRow, number: int, upto: int | None) -> L
 
 
 def _search(backend: Backend, row: RunRow, number: int) -> int:
-    """The place of a checkpoint, found by halving, because every record knows the newest number up to it."""
+    """Find the seq of a checkpoint by binary search: every record knows the newest number up to it."""
     low, high = max(1, number), row.head_seq
     while low < high:
         middle = (low + high) // 2
@@ -116,7 +118,7 @@ def _one(backend: Backend, row: RunRow, seq: int) -> Record:
 
 
 def refuse_deleted(backend: Backend, row: RunRow) -> None:
-    """Raise `RunDeleted` if a run is not there any more: what is missing of it was not damaged."""
+    """Raise `RunDeleted` if a run does not exist any more: its missing data is not damage."""
     now = backend.run(row.id)
     if now is None or now.key != row.key:
         raise RunDeleted(row.id)
@@ -125,36 +127,36 @@ def refuse_deleted(backend: Backend, row: RunRow) -> None:
 def _gone(backend: Backend, row: RunRow, seq: int) -> Damaged:
     refuse_deleted(backend, row)
     if seq == row.head_seq:
-        return MissingHead(f"record {seq}, the newest of run {row.id!r}, is gone")
-    return DamagedRecord(row.id, seq, "it is gone")
+        return MissingHead(f"record {seq}, the newest of run {row.id!r}, is missing")
+    return DamagedRecord(row.id, seq, "it is missing")
 
 
 def checkpoint_record(backend: Backend, row: RunRow, number: int) -> Record:
-    """The verified record of one checkpoint."""
+    """Return the verified record of one checkpoint."""
     return _checkpoint(row, checked(backend, row, find(backend, row, number), None)[-1], number)
 
 
 def _checkpoint(row: RunRow, record: Record, number: int) -> Record:
     if record.number != number or record.kind != Kind.CHECKPOINT:
-        raise DamagedRecord(row.id, record.seq, f"checkpoint {number} should stand there")
+        raise DamagedRecord(row.id, record.seq, f"it must be checkpoint {number}")
     return record
 
 
 def unproved(
     backend: Backend, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None
 ) -> list[Record]:
-    """Records as they are stored, for those who only look: nothing proves them, but the store can open them."""
+    """Return records as stored, for listings: they are not proved, but can be opened."""
     return [record.opened_by(backend.framer) for record in backend.records(run, first, last, kinds, newest)]
 
 
 def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list[Record]:
-    """Records first..last, gap-free and each matching its digest; the head also matching the run row."""
+    """Return the records first..last, without gaps and each matching its digest; the head must also match the run row."""
     last = first if last is None else last
     return _proved(backend, row, backend.records(row.id, max(1, first - 1), last), first, last)
 
 
 def _proved(backend: Backend, row: RunRow, records: list[Record], first: int, last: int) -> list[Record]:
-    """The records first..last of those that were read, with the one before them if there is one."""
+    """Prove the records first..last among those read, with the one before them if there is one."""
     expected = range(max(1, first - 1), last + 1)
     if len(records) != len(expected) or any(r.seq != seq for r, seq in zip(records, expected, strict=True)):
         found = {r.seq for r in records}
@@ -169,22 +171,24 @@ def _proved(backend: Backend, row: RunRow, records: list[Record], first: int, la
         record.opener = backend.framer
         before = record.digest
     if last == row.head_seq and before != row.head_digest:
-        raise DamagedRecord(row.id, last, "it is not the one that the run row names as its head", records[-1].number)
+        raise DamagedRecord(row.id, last, "it is not the one named as head in the run row", records[-1].number)
     return records if first == 1 else records[1:]
 
 
 def checked_from(backend: Backend, row: RunRow, first: int) -> list[Record]:
-    """All records of a run from this one on, proved."""
+    """Return all records of a run from this one on, proved."""
     return checked(backend, row, first, row.head_seq) if first <= row.head_seq else []
 
 
 def load(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
-    """The snapshot of one checkpoint; an error about the head names the newest good one. `found` and `frames`: what was read of it already."""
+    """Load the snapshot of one checkpoint; an error about the head names the newest good one. `found`, `frames`: parts that were read
+    already.
+    """
     try:
         with no_collection():
             try:
                 return load_only(backend, row, number, found, frames)
-            except Damaged:  # look twice: a prune may have replaced the base between reading its record and reading its chunks
+            except Damaged:  # try twice: a prune may have replaced the base between the reads of its record and its chunks
                 return load_only(backend, row, number)
     except Damaged as error:
         refuse_deleted(backend, row)
@@ -194,11 +198,11 @@ def load(backend: Backend, row: RunRow, number: int, found: Stretch | None = Non
 
 
 def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> tuple[Loaded, Loaded]:
-    """Two snapshots. Where they are of one family, their chunks are fetched together."""
+    """Load two snapshots. If they are of one family, their chunks are fetched together."""
     found: tuple[Stretch | None, ...] = (None, None)
     frames: Frames = {}
     if a[0].family == b[0].family:
-        with suppress(EverstepError):  # loading them one by one says which of them cannot be loaded, and why
+        with suppress(EverstepError):  # loading them one by one tells which one cannot be loaded, and why
             found = tuple(stretch(backend, row, number) for row, number in (a, b))
             roots = [_parts(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
             reader = Loader(partial(backend.chunks, a[0].family), backend.framer.unwrap, frames)
@@ -207,12 +211,12 @@ def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> 
 
 
 def of_head(backend: Backend, row: RunRow, error: Damaged) -> Damaged:
-    """An error about the head that names the newest good checkpoint."""
+    """Return an error about the head that names the newest good checkpoint."""
     return error.of_head(row.id, row.checkpoints, newest_good(backend, row, row.checkpoints - 1))
 
 
 def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
-    """What the newest status record says went wrong."""
+    """Return the error in the newest status record."""
     record = newest_of(backend, row, Kind.STATUS)
     if record is None:
         return None
@@ -222,21 +226,21 @@ def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
 
 
 def newest_of(backend: Backend, row: RunRow, kind: Kind) -> Record | None:
-    """The newest record of a kind; all from there to the head is proved, so that none can hide behind a wrong kind."""
+    """Return the newest record of a kind; everything from there to the head is proved, so that none can hide behind a wrong kind."""
     found = backend.records(row.id, 1, row.head_seq, (kind.value,), newest=1)
     records = checked(backend, row, found[0].seq if found else 1, row.head_seq) if row.head_seq else []
     return next((record for record in reversed(records) if record.kind == kind), None)
 
 
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
-    """The newest checkpoint up to a number that can be loaded, if any."""
+    """Return the newest checkpoint up to a number that can be loaded, or None."""
     from everstep.store.repair import salvage
 
     return salvage.newest_good(backend, row, number)
 
 
 def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
-    """The snapshot of one checkpoint, without a word about others if it is damaged."""
+    """Load the snapshot of one checkpoint; an error does not look for other good ones."""
     base, deltas = _parts(row, number, found or stretch(backend, row, number))
     loader = Loader(partial(backend.chunks, row.family), backend.framer.unwrap, frames)
     value = None
@@ -253,7 +257,7 @@ def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None 
 
 
 def look(backend: Backend, row: RunRow, number: int) -> Any:
-    """A lazy, read-only view of one checkpoint."""
+    """Return a lazy, read-only view of one checkpoint."""
     from everstep.snapshot.view import LazyLoader, view
 
     try:
@@ -271,7 +275,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
 
 def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Chunks for a view, which may be looked at long after it was made: the run may be deleted by then, or its checkpoint pruned."""
+    """Fetch chunks for a view, which may be read long after it was made: by then the run may be deleted, or its checkpoint pruned."""
     found = backend.chunks(row.family, digests)
     if any(digest not in found for digest in digests):
         refuse_deleted(backend, row)
@@ -282,7 +286,7 @@ def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]
 
 
 def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tuple[Record, list[Op] | None]]:
-    """The checkpoints first..last with their deltas; None where a base stands in for one, or where it was pruned (then it has no body)."""
+    """Return the checkpoints first..last with their deltas; None if a base replaces the delta, or if it was pruned (then it has no body)."""
     start, stop = find(backend, row, first), find(backend, row, last)
     decoder = Decoder()
     out: list[tuple[Record, list[Op] | None]] = []
@@ -294,7 +298,7 @@ def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tupl
 
 
 def prune_mark(backend: Backend, row: RunRow) -> Pruned | None:
-    """What was pruned of a run, proved."""
+    """Return the prune mark of a run, checked against its digest."""
     return _proved_mark(row, backend.pruned(row.id), backend.seal)
 
 
@@ -311,22 +315,22 @@ def _proved_base(row: RunRow, base: Base | None, seal: Seal) -> Base | None:
 
 
 def _parts(row: RunRow, number: int, found: Stretch) -> tuple[bytes | None, list[Record]]:
-    """The content of the base to start from, and the checkpoints after it up to the wanted one."""
+    """Return the content of the base to start from, and the checkpoints after it up to the requested one."""
     at = found.at
     records = found.proved(at.base or 1, max(at.seq, at.base))
     base = records[0] if at.base else None
     if base is not None and base.kind != Kind.BASE:
-        raise DamagedRecord(row.id, at.base, "a base should stand there")
+        raise DamagedRecord(row.id, at.base, "it must be a base")
     deltas = [r for r in records if r.kind == Kind.CHECKPOINT and (base is None or r.number > base.number)]
     if [r.number for r in deltas] != list(range((base.number if base else 0) + 1, number + 1)):
-        raise DamagedRecord(row.id, at.seq, f"the checkpoints before {number} do not follow each other", number)
+        raise DamagedRecord(row.id, at.seq, f"the checkpoints before {number} are not consecutive", number)
     if (base is not None and base.body is None) or any(r.body is None for r in deltas):
         return _around_pruned(found, number, deltas, _proved_base(row, at.added, found.backend.seal))
     return None if base is None else _content(row, base), deltas
 
 
 def _around_pruned(found: Stretch, number: int, deltas: list[Record], base: Base | None) -> tuple[bytes, list[Record]]:
-    """The same where bodies are missing: from a base that prune added, if there is one with all that follows it."""
+    """Do the same if bodies are missing: start from a base that prune added, if everything after it is present."""
     row, mark = found.row, found.mark
     after = [r for r in deltas if base is not None and r.number > base.number]
     if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
@@ -334,14 +338,14 @@ def _around_pruned(found: Stretch, number: int, deltas: list[Record], base: Base
     missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
     if mark is None or missing:
         where = missing[-1] if missing else deltas[-1] if deltas else None
-        raise DamagedRecord(row.id, where.seq if where else 0, "its body is gone, and nobody pruned it", number)
+        raise DamagedRecord(row.id, where.seq if where else 0, "its body is missing although it was not pruned", number)
     if mark.has_state(number):
-        raise DamagedRecord(row.id, deltas[-1].seq if deltas else 0, "the base that it stands on is gone", number)
+        raise DamagedRecord(row.id, deltas[-1].seq if deltas else 0, "the base that it depends on is missing", number)
     raise pruned_error(row, number, mark)
 
 
 def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
-    """That a checkpoint was pruned, and which are the nearest that were not."""
+    """Return the error that a checkpoint was pruned; it names the nearest kept ones."""
     before = next((n for n in range(number - 1, 0, -1) if mark.has_state(n)), None)
     after = next((n for n in range(number + 1, row.checkpoints + 1) if mark.has_state(n)), None)
     return PrunedCheckpoint(row.id, number, (before, after))
@@ -349,14 +353,14 @@ def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
 
 def _content(row: RunRow, record: Record) -> bytes:
     if record.body is None:
-        raise DamagedRecord(row.id, record.seq, "its body is gone", record.number)
+        raise DamagedRecord(row.id, record.seq, "its body is missing", record.number)
     return record.content()
 
 
 def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:
     if content == NO_DELTA:
-        raise DamagedRecord(row.id, record.seq, "it has no delta, and the base that should follow it is gone", record.number)
+        raise DamagedRecord(row.id, record.seq, "it has no delta, and the base that should follow it is missing", record.number)
     ops = decoder.decode(content)
     if not isinstance(ops, list):
-        raise DamagedRecord(row.id, record.seq, "its body is no delta", record.number)
+        raise DamagedRecord(row.id, record.seq, "its body is not a delta", record.number)
     return ops

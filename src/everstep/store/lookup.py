@@ -1,6 +1,6 @@
-"""Small questions about runs that a view or a command asks: which ids begin so, which run was written last, how long a journal is. Reads only.
+"""Small look-ups about runs for views and commands: ids with a prefix, the run written last, the length of a journal. Reads only.
 
-These are functions over a store, so that those above the store need not reach into its backend.
+These are functions over a store, so that the layers above do not need its backend.
 """
 
 from __future__ import annotations
@@ -21,40 +21,42 @@ _ATTEMPTED = tuple(kind.value for kind in (Kind.START, Kind.STATUS, Kind.GATE, K
 
 
 def last_written(store: BaseStore) -> str | None:
-    """The id of the run that was written last; None if there is no run."""
+    """Return the id of the run that was written last; None if there is no run."""
     return store.backend.manifest().last
 
 
 def ids_like(store: BaseStore, text: str, limit: int) -> list[str]:
-    """The ids that a person may mean: the exact one alone if it exists, otherwise those that begin so."""
+    """Return the ids that a person may mean: only the exact one if it exists, otherwise those that begin with the text."""
     if store.backend.run(text) is not None:
         return [text]
     return [row.id for _, row in store.backend.runs(Query(prefix=text, limit=limit))]
 
 
 def known(store: BaseStore, run: str) -> RunInfo | None:
-    """The run with exactly this id, without its error; None if there is none."""
+    """Return the run with exactly this id, without its error; None if there is none."""
     row = store.backend.run(run)
     return None if row is None else RunInfo.of(row)
 
 
 def journal_length(store: BaseStore, run: str) -> int:
-    """How many records a run has."""
+    """Return the number of records of a run."""
     return find_run(store.backend, run).head_seq
 
 
 def started_with(store: BaseStore, run: str) -> dict[str, Any]:
-    """What the first record of a run says: its workflow, its input, what was asked for when it was enqueued."""
+    """Return the content of a run's first record: workflow, input, and the options of enqueue."""
     return said_in(checked(store.backend, find_run(store.backend, run), 1, 1)[0])
 
 
 def fork_before(store: BaseStore, run: str, step: str) -> str:
-    """Fork a workflow's run just before one of its steps; gives the id of the fork."""
+    """Fork a workflow's run just before one of its steps; return the id of the fork."""
     return store.fork_before(find_run(store.backend, run), step).id
 
 
 def attempts(store: BaseStore, run: str) -> set[int]:
-    """The attempts that left more than a step: a resume may only read an answer. Taking a run's lease to cancel or pause it is not one."""
+    """Return the attempts that recorded more than steps: a resume may only read an answer. Taking the lease to cancel or pause does not
+    count.
+    """
     row = store.backend.run(run)
     records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _ATTEMPTED)
     return {one.epoch for one in records if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
@@ -65,7 +67,7 @@ def _status(record: Record) -> str | None:
 
 
 def full_copies(store: BaseStore, runs: list[str], stored: int) -> int | None:
-    """About how many bytes a full copy of the state at every checkpoint would take, judged by these runs; None if nothing can be said."""
+    """Estimate the bytes of full copies of the state at every checkpoint, judged by these runs; None if there is no estimate."""
     from everstep.store.verify.full_copy_estimate import naive_size
 
     rows = [row for row in map(store.backend.run, runs) if row is not None]

@@ -1,7 +1,7 @@
-"""Masks what is to be written: states, results, errors, questions. For stores that were asked to; others never come here.
+"""Masks values before they are written: states, results, errors, questions. Used only by stores with redaction.
 
-Relies on the codec to take the program's own types apart, so that their fields are masked like the keys of a dict. Costs a walk over
-the whole value. Never changes the value that the program holds. No I/O.
+Relies on the codec to take the program's own types apart, so that their fields are masked like the keys of a dict. Costs a walk over the
+whole value. Never changes the program's own value. No I/O.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ class Mask:
 
     def __init__(self, redactor: Redactor):
         if not isinstance(redactor, Redactor):
-            raise InvalidArgument(f"redaction={redactor!r:.60} is no Redactor", remedy="Give everstep.redact.Redactor.default().")
+            raise InvalidArgument(f"redaction must be a Redactor, got {redactor!r:.60}", remedy="Use everstep.redact.Redactor.default().")
         self.redactor = redactor
 
     def __call__(self, value: Any, what: str = "state") -> Any:
-        """A fresh value, masked; objects of the program's own types stand in it as `Unknown`, which is stored as they are."""
+        """Return a new, masked value; objects of the program's own types appear in it as `Unknown`, which is stored in the same way."""
         return self.redactor.value(Decoder().decode(encode(value, what)))
 
     def text(self, text: str | None) -> str | None:
         return None if text is None else self.redactor.text(text) if isinstance(text, str) else text
 
     def meta(self, meta: Mapping[str, Any] | None) -> Any:
-        """Metadata, masked. What is none is left for others to refuse."""
+        """Mask metadata; anything else passes through and is rejected by validation."""
         return self.redactor.value(dict(meta)) if isinstance(meta, Mapping) else meta
 
     def source(self, text: str) -> str:
-        """The source of a program: names in it say nothing, only what looks like a key is masked."""
+        """Mask the source code of a program: only texts that look like keys, because names in it mean nothing."""
         return self.redactor.pattern_text(text)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], address: str) -> Any:
-        """The arguments of a call, masked: those that are given by their place go by the names of the parameters."""
+        """Mask the arguments of a call: positional ones by the names of the parameters."""
         masked: list[Any] = self(list(args), f"{address}: args")
         for place, name in enumerate(_parameters(function)[: len(masked)]):
             if masked[place] is not None and self.redactor.hides(name, masked[place]):
@@ -48,13 +48,13 @@ class Mask:
         return tuple(masked), self(dict(kwargs), f"{address}: kwargs") if kwargs else kwargs
 
     def error(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What is kept of an error, masked; its texts are so already."""
+        """Mask the stored parts of an error; its texts are masked already."""
         out = dict(body)
         for name in ("object", "fields", "more"):
             if name in body:
                 try:
                     out[name] = encode(self.redactor.value(Decoder().decode(body[name])))
-                except EverstepError:  # it comes back as StepFailed then
+                except EverstepError:  # it then comes back as StepFailed
                     del out[name]
         return out
 
@@ -67,7 +67,7 @@ def _parameters(function: Any) -> list[str]:
 
 
 class MaskingSaver(Saver):
-    """Holds the live state as the program sees it, and stores what the mask leaves of it."""
+    """Keeps the live state as the program sees it, and stores the masked one."""
 
     def __init__(self, saver: Saver, mask: Mask):
         self._inner = saver

@@ -1,7 +1,7 @@
-"""Keeps Python's garbage collector out while many containers come into being, none of them garbage: a fifth of the time of a load.
+"""Switch Python's garbage collector off while many containers are created, none of them garbage: this saves a fifth of the time of a load.
 
-The collector belongs to the whole process. The first thread that needs it off switches it off, and the last one switches it on again, if it was
-on before: a thread that looked for itself would find it off, and leave it so.
+The collector belongs to the whole process. The first thread that needs it off switches it off, and the last one switches it on again, if it
+was on before. A thread that checked only for itself would find it off and leave it off.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 
 class _Users:
-    """How many threads need the collector off, and whether it was on before the first of them. A finalizer may load a state: RLock."""
+    """The number of threads that need the collector off, and whether it was on before. RLock, because a finalizer may load a state."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -27,7 +27,7 @@ _users = _Users()
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector off until this thread, and every other one that asked for it, is done."""
+    """Keep the garbage collector off until this thread, and every other one inside this block, is done."""
     with _users.lock:
         if not _users.count:
             _users.was_on = gc.isenabled()
@@ -43,7 +43,7 @@ def no_collection() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """In a forked child the other threads are gone, and none of them switches the collector on again."""
+    """Reset in a forked child: its other threads do not exist there, so none of them would switch the collector on again."""
     global _users
     left, _users = _users, _Users()
     if left.count and left.was_on:

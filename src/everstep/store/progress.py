@@ -1,4 +1,4 @@
-"""How far a long job has come: tells who wants to know, now and then, and ends it when its time is over. No I/O but the clock's."""
+"""Progress of a long job: reports it now and then, and stops the job when its time is over. No I/O except the clock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _TELL_US = 100_000
 
 
 class TimeOver(Exception):
-    """The time that a job may take is over; what it found so far stands."""
+    """Raised when the time of a job is over; its results so far are valid."""
 
 
 class Pace:
-    """Counts what is done of a total, in whatever unit the job chooses."""
+    """Counts finished work against a total, in any unit."""
 
     def __init__(self, progress: Progress | None, seconds: float | None):
         if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0):
-            raise InvalidArgument(f"seconds={seconds!r:.60} is no time", remedy="Give a number above 0, or None for as long as it takes.")
+            raise InvalidArgument(f"seconds must be a number greater than 0, or None for no limit, got {seconds!r:.60}")
         if progress is not None and not callable(progress):
-            raise InvalidArgument(f"progress={progress!r:.60} cannot be called", remedy="Give a function of (done, total, what).")
+            raise InvalidArgument(f"progress must be a function, got {progress!r:.60}", remedy="Use a function of (done, total, what).")
         self.done = 0
         self.total = 0
         self._progress = progress
@@ -32,12 +32,12 @@ class Pace:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody is told how much there is in all."""
+        """Whether the total is of use: there is a progress function or a deadline."""
         return self._progress is not None or self._deadline is not None
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """The seconds taken so far."""
         return (clocks.clock.boot_us() - self._started) / 1e6
 
     @property
@@ -45,7 +45,7 @@ class Pace:
         return self._deadline is not None and clocks.clock.boot_us() >= self._deadline
 
     def on(self, amount: int, what: str) -> None:
-        """So much more is done. Raises `TimeOver` when there is no time for the rest."""
+        """Count finished work. Raises `TimeOver` when the time is over."""
         self.done += amount
         now = clocks.clock.boot_us()
         if self._progress is not None and now - self._told >= _TELL_US:
@@ -55,7 +55,7 @@ class Pace:
             raise TimeOver
 
     def end(self, what: str) -> None:
-        """All is done: said in any case."""
+        """Report the end, however recent the last report is."""
         if self._progress is not None:
             self.done = self.total = max(self.done, self.total)
             self._progress(self.done, self.total, what)

@@ -1,4 +1,4 @@
-"""Listings: from the caller's filters to a backend query and back to pages. Listings never open a body."""
+"""Listings: turn the caller's filters into a backend query, and the results into pages. Listings never open a body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from everstep.store.views import Checkpoint, Page, RunInfo
 _MOST = 10_000
 RESERVED = "$"
 MOST_PLACE = 2**63 - 1
-"""The largest cursor, position or limit: what every backend can compare with."""
+"""The largest cursor, position or limit that every backend can compare."""
 Time = datetime | float | int
 
 
@@ -30,13 +30,13 @@ FILTERS = {"runs": ("status", "workflow", "session", "parent", "prefix", *_COMMO
 
 
 def make_query(what: str, **filters: Any) -> Query:
-    """The filters of `Store.runs` and `Store.checkpoints`, checked."""
+    """Check the filters of `Store.runs` and `Store.checkpoints`, and make a query of them."""
     unknown = set(filters) - set(FILTERS[what])
     if unknown:
-        raise InvalidArgument(f"{', '.join(sorted(unknown))}: no such filter for {what}", remedy=f"Use {', '.join(FILTERS[what])}.")
+        raise InvalidArgument(f"{what} has no filter {', '.join(sorted(unknown))}", remedy=f"Use {', '.join(FILTERS[what])}.")
     status = filters.get("status")
     if status is not None and status not in tuple(Status):
-        raise InvalidArgument(f"{status!r} is no status", remedy=f"Use one of {', '.join(Status)}.")
+        raise InvalidArgument(f"status must be one of {', '.join(Status)}, got {status!r}")
     _check_numbers(filters)
     for name in ("workflow", "session", "parent", "prefix", "note"):
         check_text(filters.get(name), name)
@@ -48,25 +48,25 @@ def make_query(what: str, **filters: Any) -> Query:
 def _check_numbers(filters: dict[str, Any]) -> None:
     limit, after = filters.get("limit"), filters.get("after")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST):
-        raise InvalidArgument(f"limit={limit!r:.60} is no whole number between 1 and {_MOST}")
+        raise InvalidArgument(f"limit must be an integer from 1 to {_MOST:,}, got {limit!r:.60}")
     if after is not None and (type(after) is not int or not -MOST_PLACE <= after <= MOST_PLACE):
         raise InvalidArgument(
-            f"after must be a cursor of this listing, got {after!r:.60}", remedy="Give the `next` of the page before, of the same listing."
+            f"after must be a cursor of this listing, got {after!r:.60}", remedy="Use the `next` of the previous page of the same listing."
         )
     if type(filters.get("oldest_first", False)) is not bool:
-        raise InvalidArgument(f"oldest_first={filters['oldest_first']!r:.60} is neither True nor False")
+        raise InvalidArgument(f"oldest_first must be True or False, got {filters['oldest_first']!r:.60}")
 
 
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     found = backend.runs(query)
     places = [place for place, _ in found]
-    if places != sorted(set(places), reverse=not query.oldest_first):  # an index that names a run twice, and another one not at all
-        raise DamagedRun("the listing of runs is not in its order", remedy="Find out what else is wrong: store.verify('full').")
+    if places != sorted(set(places), reverse=not query.oldest_first):  # an index that names one run twice and omits another
+        raise DamagedRun("the listing of runs is out of order", remedy="Run store.verify('full') to list all damage.")
     for _, row in found:
         if not fits_run(verified(row, backend.seal), query):  # an index that points to another run
             raise DamagedRun(
-                f"the listing names run {row.id!r}, which does not fit", remedy="Find out what else is wrong: store.verify('full')."
+                f"the listing names run {row.id!r}, which does not match its filters", remedy="Run store.verify('full') to list all damage."
             )
     page: Page[RunInfo] = Page(RunInfo.of(row) for _, row in found[:limit])
     page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
@@ -76,7 +76,7 @@ def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
 def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkpoint]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     everything = query == Query(oldest_first=query.oldest_first, after=query.after, limit=query.limit)
-    if not query.oldest_first:  # what another process saves meanwhile is not in this page
+    if not query.oldest_first:  # leave out checkpoints that another process saves meanwhile
         query.after = row.checkpoints + 1 if query.after is None else min(query.after, row.checkpoints + 1)
     found = [record for record in backend.checkpoints(row.id, query) if record.seq <= row.head_seq]
     _prove(backend, row, found)
@@ -88,7 +88,7 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
 
 
 def _prove(backend: Backend, row: RunRow, found: list[Record]) -> None:
-    """Each record against its digest; that of the record before it is all that is needed for it."""
+    """Check each record against its digest; this needs only the digest of the record before it."""
     before = backend.digests(row.id, [record.seq - 1 for record in found])
     for record in found:
         fault = record_fault(before.get(record.seq - 1, ZERO), record, row.key, backend.seal)
@@ -97,7 +97,7 @@ def _prove(backend: Backend, row: RunRow, found: list[Record]) -> None:
 
 
 def _miss_none(row: RunRow, found: list[Record], query: Query) -> None:
-    """A listing of everything has all numbers, from where it begins to where it was cut."""
+    """Check that an unfiltered listing has all numbers, from its start to its limit."""
     end = row.checkpoints + 1
     beyond = (query.after or 0) + 1 if query.oldest_first else end if query.after is None else min(query.after, end)
     numbers = range(beyond, end) if query.oldest_first else range(beyond - 1, 0, -1)
@@ -107,7 +107,7 @@ def _miss_none(row: RunRow, found: list[Record], query: Query) -> None:
 
 
 def with_tags_and_marks(backend: Backend, row: RunRow, records: list[Record]) -> list[Checkpoint]:
-    """Checkpoints with the tags that they were given later, and whether they were pruned."""
+    """Return checkpoints with the tags that were added later, and whether they were pruned."""
     if not records:
         return []
     numbers = [record.number for record in records]
@@ -124,7 +124,7 @@ def check_tags(tag: str | Iterable[str]) -> tuple[str, ...]:
     if tag == ():
         return ()
     if not isinstance(tag, (str, tuple, list, set, frozenset)):
-        raise InvalidArgument(f"{tag!r:.60} is neither a tag nor several", remedy="Give text, or a list of texts.")
+        raise InvalidArgument(f"tag must be a text or a list of texts, got {tag!r:.60}")
     names = (tag,) if isinstance(tag, str) else tuple(tag)
     return tuple(dict.fromkeys(check_tag(name) for name in names))
 
@@ -134,38 +134,36 @@ def check_note(note: str | None) -> str | None:
 
 
 def check_text(text: str | None, what: str, most: int = 1_000) -> str | None:
-    """Text that can stand in a column of any backend, or None."""
+    """Return the text if every backend can store it, or None."""
     if text is None:
         return None
     if type(text) is not str:
-        raise InvalidArgument(f"{what}={text!r:.60} is no text")
+        raise InvalidArgument(f"{what} must be a text, got {text!r:.60}")
     if len(text) > most:
-        raise InvalidArgument(
-            f"{what} of {len(text):,} characters is too long (the limit is {most:,})", remedy="Keep long text in the state."
-        )
+        raise InvalidArgument(f"{what} must have at most {most:,} characters, got {len(text):,}", remedy="Keep long text in the state.")
     if "\x00" in text or not _encodes(text):
-        raise InvalidArgument(f"{what} holds a NUL character or a lone surrogate")
+        raise InvalidArgument(f"{what} must not contain a NUL character or a lone surrogate")
     return text
 
 
 def to_meta(meta: Mapping[str, Any] | None) -> str | None:
-    """Metadata as the JSON text that is stored: an object of scalars."""
+    """Return metadata as the JSON text that is stored: an object of scalars."""
     if meta is None or (isinstance(meta, Mapping) and not meta):
         return None
     if not isinstance(meta, Mapping):
-        raise InvalidArgument(f"meta={meta!r:.60} is no dict of names and scalars")
+        raise InvalidArgument(f"meta must be a dict of names and scalars, got {meta!r:.60}")
     for key, value in meta.items():
         if not isinstance(key, str) or not (value is None or isinstance(value, (str, int, float, bool))):
             raise InvalidArgument(
-                f"metadata {key!r}={value!r:.60} is no text key with a JSON scalar", remedy="Keep structured data in the state."
+                f"meta must have text keys and JSON scalars, got {key!r}: {value!r:.60}", remedy="Keep structured data in the state."
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise InvalidArgument(f"metadata {key!r}={value} does not fit into 64 bits")
+            raise InvalidArgument(f"metadata {key!r} must fit into 64 bits, got {value}")
         if isinstance(value, float) and not isfinite(value):
-            raise InvalidArgument(f"metadata {key!r} is {value}, and metadata cannot be NaN or infinite", remedy="Keep it in the state.")
+            raise InvalidArgument(f"metadata {key!r} must be a finite number, got {value}", remedy="Keep it in the state.")
         check_text(key, "a metadata key")
         if key == RESERVED:
-            raise InvalidArgument(f"the metadata key {RESERVED!r} is Everstep's own")
+            raise InvalidArgument(f"the metadata key {RESERVED!r} is reserved for Everstep")
         if isinstance(value, str):
             check_text(value, f"metadata {key!r}", 10_000)
     return json.dumps(dict(meta), ensure_ascii=False, sort_keys=True, allow_nan=False, separators=(",", ":"))
@@ -180,11 +178,11 @@ def _encodes(text: str) -> bool:
 
 
 def to_us(time: Time | None) -> int | None:
-    """A datetime (naive means local) or seconds since 1970, as microseconds."""
+    """Convert a datetime (naive means local) or seconds since 1970 to microseconds."""
     if time is None:
         return None
     if isinstance(time, datetime):
         return (time.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     if isinstance(time, (int, float)) and not isinstance(time, bool) and abs(time) < 1e11:  # false for NaN, too
         return int(time * 1_000_000)
-    raise InvalidArgument(f"{time!r} is no time", remedy="Give a datetime, or seconds since 1970.")
+    raise InvalidArgument(f"a time must be a datetime or seconds since 1970, got {time!r}")

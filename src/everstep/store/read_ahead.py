@@ -1,7 +1,7 @@
-"""Reads a page of runs ahead of those who look at them one by one, so that a server is asked a few times a page and not some times a run.
+"""Reads a page of runs ahead of code that checks them one by one: a server then needs a few queries per page instead of several per run.
 
-Stands in for a backend in verify, gc and cleanup. What was gathered is a little older than what the backend would say now, but never older than the
-rows of the page; whoever meets something wrong calls `forget` and looks again. Writes nothing.
+Replaces a backend in verify, gc and clean-up. Gathered data is slightly older than the backend's, but never older than the rows of the
+page. On finding a fault, a caller calls `forget` and reads again. Writes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AT_ONCE = 500
 
 
 class Ahead:
-    """A backend whose answers about some runs are in memory. Every other call goes to the backend itself."""
+    """A backend with data of some runs in memory. Every other call is passed to the backend itself."""
 
     def __init__(self, backend: Backend):
         self._backend = backend
@@ -29,18 +29,18 @@ class Ahead:
         return getattr(self._backend, name)
 
     def load(self, page: Sequence[tuple[int, RunRow]], heads: bool = False) -> None:
-        """Gather these runs, in place of those before; with `heads`, of their records only the newest, and no chunks.
+        """Gather these runs and drop the previous ones; with `heads`, only the newest record of each, and no chunks.
 
-        A backend without round trips has nothing to gain and gathers nothing.
+        A backend without round trips gains nothing from this and gathers nothing.
         """
         gather = getattr(self._backend, "gather", None)
         self._found = Gathered()
         if gather is not None and page:
-            with suppress(Damaged):  # the single reads say what is wrong, and with which run
+            with suppress(Damaged):  # single reads report the damage, and of which run
                 self._found = gather(page, heads)
 
     def forget(self, run: str) -> bool:
-        """Ask the backend itself about a run from now on; False if it was asked before."""
+        """Read this run from the backend itself from now on; return False if that was so before."""
         row = self._found.rows.pop(run, None)
         if row is None:
             return self._found.records.pop(run, None) is not None
@@ -90,6 +90,6 @@ class Ahead:
 
 
 def ahead_of(backend: Backend) -> tuple[Ahead, Backend]:
-    """The same object twice: as what reads ahead, and as the backend that it stands in for."""
+    """Return the same object twice: as reader ahead, and typed as the backend that it replaces."""
     made = Ahead(backend)
     return made, cast(Backend, made)

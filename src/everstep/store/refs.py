@@ -1,4 +1,4 @@
-"""From a ref to a run row and a checkpoint number. Relies on a backend and on `ids`; verifies every row that it hands on."""
+"""Resolve a ref to a run row and a checkpoint number. Relies on a backend and on `ids`; verifies every row that it returns."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _STATUSES = frozenset(status.value for status in Status)
 
 
 def verified(row: RunRow, seal: Seal) -> RunRow:
-    """The row, if it is what was stored."""
+    """Return the row after checking it against its digest."""
     if row.digest(seal) != row.check:
         raise DamagedRun(f"the row of run {row.id!r} does not match its digest")
-    if not _makes_sense(row):  # a digest can be made to fit
-        raise DamagedRun(f"the row of run {row.id!r} holds values that no run has")
+    if not _makes_sense(row):  # a digest can be forged
+        raise DamagedRun(f"the row of run {row.id!r} has impossible values")
     return row
 
 
@@ -33,7 +33,7 @@ def _makes_sense(row: RunRow) -> bool:
 
 
 def find_run(backend: Backend, run: str) -> RunRow:
-    """Return the run with exactly this id. A beginning of an id is never enough: it may be that of another customer's order."""
+    """Return the run with exactly this id. A prefix is never enough: it may be that of another customer's order."""
     row = backend.run(_exact(run))
     if row is None:
         raise NotFound(_not_there(backend, run))
@@ -44,7 +44,7 @@ def _exact(run: str) -> str:
     if isinstance(run, str) and run.startswith("@last"):
         raise InvalidArgument(
             "@last is only for commands that read, such as `everstep show @last`; code must name the run",
-            remedy="Give the id of the run. store.runs(limit=1)[0].id is the one that was created last.",
+            remedy="Give the id of the run. store.runs(limit=1)[0].id is the newest run.",
         )
     return check_id(run)
 
@@ -52,7 +52,7 @@ def _exact(run: str) -> str:
 def _not_there(backend: Backend, run: str) -> str:
     if not has(backend, Audit):
         return f"there is no run {run!r}"
-    newest = max(0, backend.manifest().places - _RECENT)  # a caller may ask for many runs that are not there, and must not wait for each
+    newest = max(0, backend.manifest().places - _RECENT)  # callers may ask for many missing runs and must not wait for each
     deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
         return f"run {run!r} was deleted at {iso(max(deleted))}"
@@ -75,14 +75,14 @@ def _beginning_with(backend: Backend, text: str, limit: int) -> list[str]:
 
 
 def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[RunRow, int]:
-    """The run and the number of the checkpoint that a ref names. `known` is a run that was looked up just before."""
+    """Return the run and the number of the checkpoint that a ref names. `known` is a run that was just looked up."""
     parsed = parse_ref(ref)
     same = known is not None and parsed.run == known.id
     row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
         has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"
-        raise NotFound(f"{ref!r} names no checkpoint of run {row.id!r}: {has}")
+        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {has}")
     return row, number
 
 
@@ -99,7 +99,7 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
 
 
 def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None) -> list[Tag]:
-    """The tags of a run, or of some of its checkpoints, proved."""
+    """Return the tags of a run, or of some of its checkpoints, checked against their digests."""
     tags = backend.tags(row.id, first, last)
     if any(tag.check != tag.digest(backend.seal) or tag.key != row.key for tag in tags):
         raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")

@@ -1,4 +1,4 @@
-"""Tells every call to a backend, with its time: what `--debug` shows. Masks the arguments; relies on `redact`. Changes no call."""
+"""Reports every call to a backend with its duration, for `--debug`. Masks the arguments; relies on `redact`. Changes no call."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def trace(store: BaseStore, tell: Callable[[str], object]) -> None:
-    """Have a store tell every call to its backend, in a line of text."""
+    """Make a store report every call to its backend as a line of text."""
     masked = Redactor.default().text
 
     def shown(value: object) -> str:
-        return masked(repr(value))[:40]  # masked first: half of a secret is not recognised as one
+        return masked(repr(value))[:40]  # mask first: half of a secret would not be recognised
 
     def tell_call(took: float, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         said = ", ".join([*map(shown, args), *(f"{k}={shown(v)}" for k, v in options.items())])

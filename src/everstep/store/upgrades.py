@@ -1,7 +1,7 @@
-"""A dry run of type versions over a whole store: what a load would upgrade here, leave unknown, or refuse.
+"""A dry run of type versions over a whole store: what a load would upgrade, leave unknown, or refuse.
 
-Relies on `load` and `journal.entries` for stored values with their objects still neutral, and on `codec.kinds` for what this program has
-registered. Calls the program's own upgrade functions on values that were just read. Never writes, and never stops at one bad run.
+Relies on `load` and `journal.entries` for stored values with neutral objects, and on `codec.kinds` for the types that this program has
+registered. Calls the program's own upgrade functions on freshly read values. Never writes, and never stops at one bad run.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from everstep.store.refs import verified
 
 What = Literal["upgrade", "unknown", "newer", "fails", "damaged"]
 _AT_ONCE = 500
-_Path = tuple[Any, ...]  # (the path above, how a step of this sort is written, the step); () above the first
+_Path = tuple[Any, ...]  # (the path above, the format of this step, the step); () above the first
 
 
 class Upgrade(Shape, frozen=True):
-    """One stored object that would not come back just as it is, or one place that cannot be read.
+    """One stored object that would not come back unchanged, or one part that cannot be read.
 
     upgrade   an older version; this program's upgrades bring it up to date
-    unknown   nothing is registered under its name: it comes back as `Unknown`, and is saved again unchanged
+    unknown   its name is not registered: it comes back as `Unknown`, and is saved again unchanged
     newer     a newer version than this program knows: loading it is refused
     fails     its upgrade is missing or fails, or its fields don't fit the type: loading it is refused
-    damaged   the stored bytes are not what was saved; `error` says what is wrong, and there is no name
+    damaged   the stored bytes are damaged; `error` says how, and there is no name
     """
 
     run: str
@@ -57,14 +57,14 @@ class Upgrade(Shape, frozen=True):
 
 
 def upgrades(backend: Backend, all_checkpoints: bool = False) -> list[Upgrade]:
-    """What would happen to the objects in the newest state of every run, or in all of them, and in the results of its steps."""
+    """List what would happen to the objects in the newest state of every run, or in all states, and in the results of steps."""
     return list(each_upgrade(backend, all_checkpoints))
 
 
 def each_upgrade(backend: Backend, all_checkpoints: bool = False) -> Iterator[Upgrade]:
-    """The same, run by run, for stores whose list would be long."""
+    """Yield the same run by run, for stores with a long list."""
     seen: set[bytes] = set()
-    for oldest_first in (True, False):  # a row that cannot be read is come at from both sides
+    for oldest_first in (True, False):  # approach an unreadable row from both sides
         try:
             for row in _rows(backend, oldest_first):
                 if row.key not in seen:
@@ -85,7 +85,7 @@ def _rows(backend: Backend, oldest_first: bool) -> Iterator[RunRow]:
         except Damaged:
             if limit == 1:
                 raise
-            limit = 1  # one row spoils its page: go up to it
+            limit = 1  # one bad row fails its whole page: read row by row up to it
             continue
         for after, row in rows:  # noqa: B007 -- the last one is the cursor
             yield row
@@ -94,7 +94,7 @@ def _rows(backend: Backend, oldest_first: bool) -> Iterator[RunRow]:
 
 
 def _run(backend: Backend, row: RunRow, all_checkpoints: bool) -> list[Upgrade]:
-    """What there is to say about one run; nothing if it was deleted meanwhile."""
+    """Return the findings about one run; none if it was deleted meanwhile."""
     found: list[Upgrade] = []
     first = 1 if all_checkpoints else max(1, row.checkpoints)
     _guard(found, row, None, "run", lambda: verified(row, backend.seal))
@@ -113,7 +113,7 @@ def _run(backend: Backend, row: RunRow, all_checkpoints: bool) -> list[Upgrade]:
 
 
 def _guard(found: list[Upgrade], row: RunRow, number: int | None, where: str, look: Callable[[], Any]) -> None:
-    """Read one value and try it; what goes wrong is part of the list."""
+    """Read one value and try it; failures become part of the list."""
     try:
         trial = _Trial(row.id, number, found)
         trial.value(look(), ((), "{}", where))
@@ -131,7 +131,7 @@ def _state(backend: Backend, row: RunRow, number: int) -> Any:
 
 
 def _steps(backend: Backend, row: RunRow, found: list[Upgrade]) -> None:
-    """Results and errors of steps. The chain isn't proved: nothing is handed on from here."""
+    """Try results and errors of steps. The chain is not proved, because the values are not returned."""
     for record in unproved(backend, row.id, 1, row.head_seq, (Kind.STEP.value,)):
         for what, look in (("result", _result), ("error", _error)):
             where = f"{what} of {record.note}"
@@ -157,7 +157,7 @@ def _error(backend: Backend, row: RunRow, record: Record) -> Any:
 
 
 class _Trial:
-    """Revives one value as a load would, object by object, and notes what became of each. The value is used up by it."""
+    """Revives one value as a load would, object by object, and notes the outcome of each. Consumes the value."""
 
     def __init__(self, run: str, number: int | None, found: list[Upgrade]):
         self._run = run

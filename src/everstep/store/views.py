@@ -1,4 +1,4 @@
-"""What the store hands out about runs and checkpoints: plain, immutable, without bytes. No I/O."""
+"""Information about runs and checkpoints that the store returns: plain, immutable, without bytes. No I/O."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class Page(list[T], Generic[T]):
-    """One page of a listing; `next` is the cursor for `after=` of the next page, None when this was the last."""
+    """One page of a listing; `next` is the cursor for `after=` of the next page, None if this is the last."""
 
     next: int | None = None
 
 
 class RunInfo(Shape, frozen=True):
-    """A run as it stands."""
+    """The current state of a run."""
 
     id: str
     status: str
@@ -37,7 +37,7 @@ class RunInfo(Shape, frozen=True):
     stored_bytes: int
     open: bool
     child: bool = False
-    """Whether the parent called this run; otherwise it is the one that this run was forked from."""
+    """Whether the parent called this run; otherwise this run was forked from the parent."""
     error: dict[str, str] | None = None
     """Of a failed run: type, message and traceback. Only `store.get` reads it."""
 
@@ -64,7 +64,7 @@ class RunInfo(Shape, frozen=True):
 
 
 class Checkpoint:
-    """The record that a run had a snapshot at a moment."""
+    """The record of a snapshot at one moment of a run."""
 
     __slots__ = ("_pruned", "_record")
 
@@ -104,17 +104,17 @@ class Checkpoint:
 
     @property
     def trigger(self) -> str | None:
-        """What made an automatic one due."""
+        """The part of the policy that triggered an automatic one."""
         return self._header.get("trigger")
 
     @property
     def step(self) -> str | None:
-        """The address of the newest step that was recorded by then."""
+        """The address of the newest step recorded by then."""
         return self._header.get("step")
 
     @property
     def progress(self) -> tuple[float, float] | None:
-        """Done and total, as the program or the plan of the workflow says."""
+        """Done and total, as reported by the program or the plan of the workflow."""
         found = self._header.get("progress")
         return (found[0], found[1]) if found else None
 
@@ -134,12 +134,12 @@ class Checkpoint:
 
     @property
     def digest(self) -> str:
-        """What proves this checkpoint and all before it."""
+        """The digest that proves this checkpoint and all before it."""
         return self._record.digest.hex()
 
     @property
     def pruned(self) -> bool:
-        """Whether its state was dropped by retention; the record stays."""
+        """Whether retention dropped its state; the record is kept."""
         return self._pruned
 
     @property
@@ -160,25 +160,25 @@ def when(us: int) -> datetime:
     try:
         return datetime.fromtimestamp(us / 1_000_000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise DamagedFrame(f"{us} µs is no time") from error
+        raise DamagedFrame(f"a time of {us} µs is out of range") from error
 
 
 _UNUSED = (0.0, 0, 0, 0.0)
 
 
 def from_meta(text: str | None) -> dict[str, Any]:
-    """The metadata that the program gave."""
+    """Return the metadata that the program set."""
     try:
         found = json.loads(text) if text else {}
     except (ValueError, RecursionError) as error:
-        raise DamagedFrame("metadata that is no JSON") from error
+        raise DamagedFrame("metadata that is not JSON") from error
     if not isinstance(found, dict):
-        raise DamagedFrame("metadata that is no JSON object")
+        raise DamagedFrame("metadata that is not a JSON object")
     return found
 
 
 def header_of(text: str | None) -> dict[str, Any]:
-    """What the runtime wrote about a checkpoint; `text` is the column `own`."""
+    """Return the runtime's header of a checkpoint; `text` is the column `own`."""
     if not text:
         return {}
     try:
@@ -188,16 +188,16 @@ def header_of(text: str | None) -> dict[str, Any]:
     except (AttributeError, TypeError, ValueError, RecursionError):
         good = False
     if not good:
-        raise DamagedFrame("what a checkpoint says about itself is not what the runtime writes")
+        raise DamagedFrame("a checkpoint has an invalid header")
     return cast(dict[str, Any], header)
 
 
 def asked_for(text: str | None) -> bool:
-    """Whether a checkpoint was asked for by the program, so that its loop can go on from there; `text` is the column `own`."""
+    """Whether the program asked for a checkpoint, so that its own loop can resume there; `text` is the column `own`."""
     header = header_of(text)
     return header.get("kind", "manual") in ("manual", "final") or bool(header.get("safe"))
 
 
 def own_text(header: dict[str, Any]) -> str | None:
-    """What the runtime has to say about a checkpoint, as it is stored."""
+    """Return the header of a checkpoint as it is stored."""
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")) if header else None

@@ -1,7 +1,6 @@
-"""Shipped for those who test against Everstep or extend it: the conformance suite for backends, rows to feed it, and a clock
-that can be set.
+"""Tools for testing against Everstep and for extending it: the conformance suite for backends, rows to feed it, and a clock that can be set.
 
-The suite needs pytest, which Everstep itself does not install. Under pytest its assertions explain themselves.
+The suite needs pytest, which Everstep itself does not install. Under pytest, failed assertions show their values.
 """
 
 import sys

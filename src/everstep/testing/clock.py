@@ -1,4 +1,4 @@
-"""A clock that tests can set. Times are labels in Everstep and leases run by the boot clock; both come through `everstep.clock`."""
+"""A clock that tests can set. Times are labels in Everstep, and leases use the boot clock; both come through `everstep.clock`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 
 from everstep.clock import clock
 
-_POLL = 0.01  # seconds between two looks of a task that sleeps
-_QUIET_POLLS = 3  # with nothing to do in the event loop, before a sleeping task moves the clock
-_PATIENCE = 5.0  # seconds without a move, after which it does so in any case
+_POLL = 0.01  # seconds between two checks of a sleeping task
+_QUIET_POLLS = 3  # idle checks of the event loop before a sleeping task moves the clock
+_PATIENCE = 5.0  # seconds without a move after which the task moves the clock anyway
 
 
 class FakeClock:
-    """Inside its block, time stands still until it is moved: `with FakeClock() as time: time.advance(60)`.
+    """Stop time inside a block until the test moves it: `with FakeClock() as time: time.advance(60)`.
 
-    `advance` wakes whoever sleeps: `everstep.sleep`, `run.sleep` and waits between attempts, in threads and in tasks. A sleep in the thread that
-    opened the block moves the clock by itself, because that thread can't: in a task, when the event loop has nothing else to do.
+    `advance` wakes up every sleeper: `everstep.sleep`, `run.sleep` and waits between attempts, in threads and in tasks. A sleep in the
+    thread that opened the block moves the clock itself, because that thread can't call `advance` meanwhile: in a task, once the event loop
+    is idle.
     """
 
     def __init__(self, now: float = 1_700_000_000.0):
@@ -33,7 +34,7 @@ class FakeClock:
         self._polls: set[Any] = set()
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let time pass, and wake up sleepers."""
         self._move(seconds, seconds)
 
     def step(self, seconds: float) -> None:
@@ -64,7 +65,7 @@ class FakeClock:
             self._moved.wait_for(lambda: self._moves != moves, min(seconds, longest))
 
     async def anap(self, seconds: float, longest: float, is_busy: Callable[[], bool]) -> None:
-        """The same in a task: other tasks may move the clock, so it is moved only if nothing else is going to happen."""
+        """Sleep in a task: other tasks may move the clock, so this one moves it only if nothing else is about to happen."""
         moves, until, quiet = self._moves, time.monotonic() + longest, 0
         while self._moves == moves and (time.monotonic() < until or quiet):
             await self._poll()
@@ -86,7 +87,7 @@ class FakeClock:
             self._polls.discard(timer)
 
     def _is_quiet(self) -> bool:
-        """Whether the event loop waits for nothing but sleeps like this one. Other loops than those of asyncio don't tell."""
+        """Whether the event loop waits only for sleeps like this one. Event loops other than asyncio's don't tell."""
         timers = getattr(asyncio.get_running_loop(), "_scheduled", ())
         return all(timer.cancelled() or timer in self._polls for timer in timers)
 

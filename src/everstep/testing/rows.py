@@ -1,4 +1,4 @@
-"""Small valid rows for tests: a run, its next commit, a letter to it, a worker. Relies on `everstep.records`; touches no store."""
+"""Small valid rows for tests: a run, its next commit, a message to it, a worker. Relies on `everstep.records`; touches no store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from everstep.records import ZERO, Kind, Letter, RunRow, Worker, make_record
 
 
 def new_run(name: str | None = None, **fields: Any) -> RunRow:
-    """A sealed row of a run that has no record yet."""
+    """Return a sealed row of a run that has no record yet."""
     now = clocks.clock.now_us()
     key = os.urandom(16)
     row = RunRow(
@@ -41,7 +41,7 @@ def new_run(name: str | None = None, **fields: Any) -> RunRow:
 
 
 def next_commit(was: RunRow, body: bytes = b"state", **fields: Any) -> Commit:
-    """A commit of one record after the head of `was`: a checkpoint unless `kind` says otherwise.
+    """Return a commit of one record after the head of `was`: a checkpoint unless `kind` says otherwise.
 
     `chunks`, `letters` and `read` go to the commit, other fields to the record.
     """
@@ -55,12 +55,12 @@ def next_commit(was: RunRow, body: bytes = b"state", **fields: Any) -> Commit:
 
 
 def new_letter(run: RunRow, name: str = "answer", due: int | None = None, body: bytes = b"letter") -> Letter:
-    """A letter to a run, posted now."""
+    """Return a message to a run, posted now."""
     return Letter.make(run.key, name, due, clocks.clock.now_us(), body)
 
 
 def new_worker(seconds: float = 60, **fields: Any) -> Worker:
-    """A worker of this process whose leases end after so many seconds."""
+    """Return a worker of this process whose leases end after this many seconds."""
     clock = clocks.clock
     ends = int(seconds * 1_000_000)
     values: dict[str, Any] = {

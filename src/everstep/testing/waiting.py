@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does, in tests: as short as it can be, and not for ever."""
+"""Waits for another thread or process in tests: as short as possible, and not forever."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 PATIENCE = 60.0
-"""Seconds after which a test fails for which something does not happen. Nothing waits that long unless it hangs."""
+"""Seconds after which a wait fails the test. Only a hanging test waits that long."""
 
 
 def until(condition: Callable[[], T], what: str = "") -> T:
-    """Wait for something that must come; give it."""
+    """Wait until a condition is true; return its value."""
     limit = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < limit, f"it did not happen: {what or condition}"

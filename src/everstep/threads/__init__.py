@@ -1,1 +1,1 @@
-"""Threads, how they wake each other up, and the locks of stores."""
+"""Background threads, wake-ups between threads, and the locks of stores."""

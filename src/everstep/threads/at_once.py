@@ -1,4 +1,6 @@
-"""Runs a coroutine that never has to wait for an event loop, in this thread: what is written once for threads and tasks is run by it in threads."""
+"""Runs a coroutine that never waits for an event loop in this thread: code that is written once for threads and tasks runs in threads by
+it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ T = TypeVar("T")
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine each of whose awaits returns at once. It can't raise StopIteration: Python makes a RuntimeError of that."""
+    """Run a coroutine whose awaits all return immediately, and return its result. It can't raise StopIteration: Python turns that into a
+    RuntimeError.
+    """
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -1,7 +1,7 @@
-"""A thread of a store: started when it is first needed, ended with the store.
+"""A background thread of a store: started on first use, ended with the store.
 
-Made for moments without memory: starting one either gives a thread that serves or raises, and what it does may run out of memory without ending
-it. A Thread of `threading` tells through an Event that it has begun, and whoever starts it waits for ever if that was never told.
+Works when memory is exhausted: `start` either gets a running thread or raises, and a turn that runs out of memory does not end the thread.
+A `threading.Thread` reports its start through an Event, and its creator waits forever if that report is lost.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from everstep.threads.guard import WRITER, Guard
 from everstep.threads.wakeup import Nudge
 
 _TRIES = 10
-_PATIENCE = 0.5  # seconds that a thread has to begin; one that comes later finds its place taken, and goes
-_REMEDY = "Try again when there are fewer threads or more memory; `ulimit -u` and the limit of the container say how many there may be."
+_PATIENCE = 0.5  # seconds for a thread to begin; one that begins later finds another thread in its place, and ends
+_REMEDY = "Try again with fewer threads or more memory; `ulimit -u` and the limits of the container show how many threads are allowed."
 
 
 class Service:
-    """Does `turn` whenever it is nudged, and `every` so many seconds."""
+    """Calls `turn` at each nudge, and `every` so many seconds."""
 
     def __init__(self, turn: Callable[[], None], every: float = -1) -> None:
         self._turn = turn
@@ -37,7 +37,7 @@ class Service:
 
     @property
     def thread(self) -> int | None:
-        """The ident of the thread, once it serves."""
+        """The ident of the thread, once it runs."""
         return self._thread
 
     @property
@@ -45,11 +45,11 @@ class Service:
         return self._thread is not None
 
     def start(self) -> None:
-        """Return when it serves; where no thread is to be had, the store is busy."""
+        """Return when the thread runs; raises StoreBusy if no thread can be started."""
         if self._thread is not None:
             return
         if self._starting.owned():
-            self._starting.check()  # interrupted while it starts it: waiting for the thread would not help
+            self._starting.check()  # interrupted during its own start: waiting for the thread would not help
         self._starting.acquire()
         try:
             for _ in range(_TRIES):
@@ -58,9 +58,9 @@ class Service:
                 start_new_thread(self._serve, ())
                 self._begun.wait(_PATIENCE)
             if self._thread is None:
-                raise StoreBusy("the store got no thread: none began", remedy=_REMEDY)
+                raise StoreBusy("the store could not start a thread: none began", remedy=_REMEDY)
         except RuntimeError as error:
-            raise StoreBusy(f"the store got no thread: {error}", remedy=_REMEDY) from error
+            raise StoreBusy(f"the store could not start a thread: {error}", remedy=_REMEDY) from error
         finally:
             self._starting.release()
 
@@ -85,7 +85,7 @@ class Service:
             self._over.release()
 
     def end(self) -> None:
-        """Return when it has ended, and start it no more. In a forked child there is no such thread."""
+        """Return when the thread has ended; it is not started again. A forked child has no such thread."""
         self._ended = True
         self._nudge.give()
         if self._thread is not None and self._thread != get_ident() and os.getpid() == self._process:

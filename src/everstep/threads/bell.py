@@ -1,5 +1,6 @@
-"""Wakes a thread that waits. May be rung by any thread and by a signal handler: those run in the midst of other code, which may hold the lock
-of an event."""
+"""Wakes up a waiting thread. Any thread and any signal handler may ring it: a handler interrupts other code, which may hold the lock of an
+event.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from queue import Empty, SimpleQueue
 
 
 class Bell:
-    """Rung once or many times, it wakes whoever waits, or waits next."""
+    """Wakes up the current or the next waiter, however often it was rung."""
 
     def __init__(self) -> None:
-        self._rung: SimpleQueue[None] = SimpleQueue()  # its put may interrupt itself
+        self._rung: SimpleQueue[None] = SimpleQueue()  # its put is reentrant
 
     def ring(self) -> None:
         if self._rung.empty():

@@ -1,6 +1,6 @@
-"""Calls in threads of their own, for tasks that wait for a database.
+"""Calls in separate threads, for tasks that wait for a database.
 
-Not in those of asyncio's pool: where all of these wait for a lock, whoever holds it would find no thread to let go of it.
+Does not use asyncio's pool: if all its threads waited for a lock, the owner of the lock would find no thread to release it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def apart(function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-    """The outcome of a call that a thread of its own makes, to its end, whether or not somebody still waits."""
+    """Call a function in a separate thread and return its outcome. The call runs to its end even if no task waits for it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
@@ -25,9 +25,9 @@ def apart(function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
     def work() -> None:
         try:
             said = ("set_result", function(*args))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting task
             said = ("set_exception", error)
-        with suppress(RuntimeError):  # the loop was closed: nobody waits
+        with suppress(RuntimeError):  # the loop was closed, so no task waits
             loop.call_soon_threadsafe(tell, *said)
 
     threading.Thread(target=copy_context().run, args=(work,), name="everstep-apart", daemon=True).start()

@@ -1,13 +1,14 @@
 """The locks of stores, and a check that refuses a thread that would wait for itself.
 
-A signal handler, a finalizer or a weakref callback runs in the middle of whatever its thread is doing, which may be a save. If it uses a
-store there, it may wait for a lock that its own thread holds, or see a run between two states. `enter` raises Reentered instead.
+A signal handler, a finalizer or a weakref callback interrupts its thread at any point, perhaps during a save. If it uses a store there, it
+may wait for a lock that its own thread holds, or see a run between two states. `enter` raises Reentered instead.
 
-Locks have ranks, and a thread that holds one waits only for locks of a higher rank: a run, then the store's leases, then the writer. Code that
-interrupts a thread begins with the lowest rank again; so a thread that is inside of the same rank or a higher one, of any store, was interrupted,
-and is refused. That also keeps two threads from waiting for each other.
+Locks have ranks, and a thread that holds one waits only for locks of a higher rank: a run, then the store's leases, then the writer. Code
+that interrupts a thread begins with the lowest rank again. So a thread that is already inside the same rank or a higher one, of any store,
+was interrupted, and is refused. This also keeps two threads from waiting for each other.
 
-`enter` only notes that a lock may be held from now on; the lock itself says whether it is. So Ctrl-C between the two leaves nothing behind.
+`enter` only notes that a lock may be held from now on; the lock itself knows whether it is. So Ctrl-C between the two leaves nothing to
+clean up.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _OURS = frozenset({"everstep", "apsw", "psycopg", "psycopg_binary", "contextlib"
 
 
 class Section(Protocol):
-    """Something that one thread at a time is inside of."""
+    """A section that one thread at a time is inside of."""
 
     @property
     def rank(self) -> int: ...
 
     @property
     def owned(self) -> Callable[[], bool]:
-        """Tell whether the calling thread is inside."""
+        """Whether the calling thread is inside."""
 
 
 def _never() -> bool:
@@ -41,7 +42,9 @@ def _never() -> bool:
 
 
 class _Entered(local):
-    """For each rank, what tells whether this thread still is inside of the section that it entered last. It can't be inside of two of one rank."""
+    """For each rank, a function that tells whether this thread is still inside the section it entered last. It can't be inside two sections
+    of one rank.
+    """
 
     def __init__(self) -> None:
         self.slots: list[Callable[[], bool]] = [_never, _never, _never, _never]
@@ -51,7 +54,7 @@ _entered = _Entered()
 
 
 def forget() -> None:
-    """In a forked child: what its parent was inside of is abandoned there, with its locks held for the fork."""
+    """Forget the sections of the parent in a forked child: they are abandoned there, with their locks held for the fork."""
     _entered.slots[:] = [_never] * len(_entered.slots)
 
 
@@ -59,7 +62,7 @@ os.register_at_fork(after_in_child=forget)
 
 
 class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python does not
-    """A reentrant lock of a rank. Call `check` before the outermost `with`; code that runs with the lock held needs no check."""
+    """A reentrant lock with a rank. Call `check` before the outermost `with`; code that runs with the lock held needs no check."""
 
     def __new__(cls, _rank: int) -> Guard:
         return super().__new__(cls)
@@ -73,7 +76,7 @@ class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python doe
 
 
 def enter(section: Section) -> None:
-    """Refuse a thread that is inside of a section of this rank or a higher one; note that it may be inside of this one soon."""
+    """Refuse a thread that is inside a section of this rank or a higher one; note that it may be inside this one soon."""
     slots, rank, owned = _entered.slots, section.rank, section.owned
     if slots[WRITER]() or (rank <= LEASES and slots[LEASES]()) or (rank == RUN and slots[RUN]()) or owned():
         raise Reentered(_said())
@@ -86,13 +89,15 @@ def inside() -> bool:
 
 
 def refuse_inside() -> None:
-    """For calls that wait for other threads: those may wait for a lock that this thread holds."""
+    """Refuse calls that wait for other threads, which may wait for a lock that this thread holds."""
     if inside():
         raise Reentered(_said())
 
 
 def interrupts(error: BaseException) -> bool:
-    """Whether an error of ours was raised by foreign code, a signal handler, in the middle of our own: it says nothing about what it interrupted."""
+    """Whether our error was raised by foreign code, a signal handler, in the middle of our own code: it says nothing about the interrupted
+    call.
+    """
     if not isinstance(error, EverstepError):
         return False
     trace = error.__traceback__
@@ -107,5 +112,5 @@ def _said() -> str:
     doing = next((what for rank, what in _WHAT.items() if _entered.slots[rank]()), _WHAT[RUN])
     return (
         f"this thread was interrupted while it was {doing}, by a signal handler or a finalizer that uses a store; "
-        "nothing of this second call was written"
+        "this second call wrote nothing"
     )

@@ -1,7 +1,7 @@
-"""Runs the store's blocking calls of async code in a few threads of their own.
+"""Runs the store's blocking calls of async code in a few separate threads.
 
-asyncio's default pool belongs to the program. If long plain steps filled it, no run could be opened or closed until one of them ended; and it starts
-as many threads as its limit allows when a thousand runs are opened at once.
+asyncio's default pool belongs to the program. If long plain steps filled it, no run could be opened or closed until one of them ended. It
+would also start as many threads as its limit allows when a thousand runs are opened at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def offload(function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
 
 
 def _forget() -> None:
-    """A forked child has none of its parent's threads."""
+    """Forget the pool in a forked child, which has none of its parent's threads."""
     global _pool
     _pool = None
 

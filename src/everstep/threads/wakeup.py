@@ -1,7 +1,7 @@
-"""What one thread sleeps on until another one wakes it.
+"""A flag on which one thread sleeps until another one wakes it up.
 
-Made of one lock, of which nothing but a release is asked: whoever wakes needs no memory, and one that is interrupted leaves nothing locked. An
-Event of `threading` locks itself for a moment at each call, and stays locked for ever if there is no memory in that moment.
+Uses a single lock, and only its release: waking up allocates no memory, and an interrupted call leaves nothing locked. A `threading.Event`
+locks itself briefly at each call, and stays locked forever if memory runs out at that moment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from threading import Lock
 
 
 class Nudge:
-    """For one sleeper. Given before it sleeps, it doesn't sleep; given twice, it counts once."""
+    """A wake-up for one waiter. If given before the wait, the wait returns immediately; given twice, it counts once."""
 
     __slots__ = ("_lock",)
 
@@ -23,8 +23,8 @@ class Nudge:
             if self._lock.locked():
                 self._lock.release()
         except RuntimeError:
-            return  # another thread gave one in between
+            return  # another thread gave it in between
 
     def wait(self, seconds: float = -1) -> bool:
-        """Sleep until there is one, and use it up; False if none came in time."""
+        """Sleep until it is given, and consume it; False if it was not given in time."""
         return self._lock.acquire(True, seconds)

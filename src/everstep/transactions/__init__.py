@@ -1,1 +1,1 @@
-"""Transactional steps: a user's transaction and the record of its step hold together."""
+"""Transactional steps: a user's transaction and the record of its step are committed together."""

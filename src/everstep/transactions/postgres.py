@@ -1,7 +1,7 @@
-"""The ledger in a PostgreSQL database of the user's: one that is not the store's, or that the store knows nothing of. Relies on psycopg.
+"""Step results in a user's PostgreSQL database: one that is not the store's, or whose store is elsewhere. Relies on psycopg.
 
-A step's transaction holds the fence of its run shared from its last statement on; whoever raises the fence waits for it. So after a fence was
-raised, either the row of an older attempt is there or it never will be. The tables are in the first schema of the search path.
+A step's transaction share-locks the fence of its run from its last statement on; a process that raises the fence waits for that lock. So once
+the fence is raised, the row of an older attempt is either committed or never will be. The tables are in the first schema of the search path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from everstep.errors import EverstepError, LostLease, StoreUnreachable, Transact
 
 _PATIENCE_SECONDS = 15.0
 _PAUSE = 0.1
-_LOCK = 0x65766572  # of those who make the tables
+_LOCK = 0x65766572  # held while the tables are created
 _TABLES = b"""
 CREATE TABLE IF NOT EXISTS everstep_runs (run bytea PRIMARY KEY, epoch bigint NOT NULL, at bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS everstep_steps (run bytea, address text, epoch bigint NOT NULL, at bigint NOT NULL, content bytea NOT NULL,
@@ -51,8 +51,8 @@ _ADDRESSES = b"SELECT address FROM {home}everstep_steps WHERE run = %s"
 _INSERT = b"INSERT INTO {home}everstep_steps VALUES (%s, %s, %s, %s, %s, %s)"
 
 
-class PostgresLedger:
-    """The ledger of one database. `home` is the schema of its tables: a function may well change the search path."""
+class PostgresResults:
+    """The step results of one database. `home` is the schema of its tables: a user's function may change the search path."""
 
     def __init__(self, url: str):
         address = Address(url)
@@ -108,9 +108,9 @@ class PostgresLedger:
 class PostgresSession:
     """The transaction of one step."""
 
-    def __init__(self, ledger: PostgresLedger, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
-        self._ledger = ledger
-        self._lender = ledger.lender
+    def __init__(self, results: PostgresResults, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
+        self._results = results
+        self._lender = results.lender
         self._about = about
         self.connection = connection
         self.kept: tuple[bytes, bytes] | None = kept
@@ -133,7 +133,7 @@ class PostgresSession:
             if not self._settle(error):
                 raise Undone(error) from error
         except BaseException:
-            self._lender.drop(connection)  # whoever drives the run next finds out
+            self._lender.drop(connection)  # the next attempt at the run finds out
             raise
         else:
             self._lender.give(connection)
@@ -146,18 +146,18 @@ class PostgresSession:
         try:
             speak_utf8(connection)
             own(connection, _DURABLY)
-            fence = self._ledger.ask(connection, _FENCE, (run,)).fetchone()
+            fence = self._results.ask(connection, _FENCE, (run,)).fetchone()
             if fence is not None and fence[1] != connection.mark:
                 raise Undone(ended())
             if fence is None or fence[0] != epoch:
                 raise overtaken(name, epoch)
-            self._ledger.delete(connection, done)
-            self._ledger.ask(connection, _INSERT, (run, address, epoch, clock.now_us(), content, digest))
+            self._results.delete(connection, done)
+            self._results.ask(connection, _INSERT, (run, address, epoch, clock.now_us(), content, digest))
         except psycopg.Error as error:
             raise Undone(error) from error
 
     def _settle(self, cause: Exception) -> bool:
-        """Whether a COMMIT happened whose connection was lost. The lost transaction holds the fence until the server has ended it."""
+        """Whether a COMMIT succeeded whose connection was lost. The lost transaction holds the fence until the server has ended it."""
         limit = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
@@ -166,15 +166,15 @@ class PostgresSession:
                 if time.monotonic() > limit:
                     what = error.message if isinstance(error, EverstepError) else said(error)
                     about = f"step {self._about[3]} of run {self._about[1]!r}"
-                    raise TransactionUnknown(f"the connection was lost when {about} was committed: {what}") from cause
+                    raise TransactionUnknown(f"the connection was lost while {about} was being committed: {what}") from cause
             time.sleep(_PAUSE)
 
     def _happened(self) -> bool:
         run, _, _, address = self._about
         connection = self._lender.begin()
         try:
-            self._ledger.ask(connection, _LOCK_FENCE, (run,))
-            return self._ledger.ask(connection, _FIND, (run, address)).fetchone() is not None
+            self._results.ask(connection, _LOCK_FENCE, (run,))
+            return self._results.ask(connection, _FIND, (run, address)).fetchone() is not None
         finally:
             self._lender.undo(connection, abandoned=False)
 
@@ -183,11 +183,11 @@ class PostgresSession:
 
 
 def overtaken(name: str, epoch: int) -> LostLease:
-    return LostLease(f"run {name!r} was taken over: epoch {epoch} may not write in this database any more")
+    return LostLease(f"run {name!r} was taken over: epoch {epoch} may no longer write to this database")
 
 
 def _made_tables(connection: GuardedConnection) -> bytes:
-    """Where the tables are. Made by the first who comes, while others wait; who may not make tables needs none of this where they are there."""
+    """Return the schema of the tables, which the first caller creates while others wait. If they exist, no right to create tables is needed."""
     found = own(connection, _HOME).fetchone()
     if found is None:
         own(connection, b"SELECT pg_catalog.pg_advisory_xact_lock(%s)", (_LOCK,))

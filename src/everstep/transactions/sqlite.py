@@ -1,7 +1,7 @@
-"""The ledger in a SQLite file of the user's, and the connection that functions write through. Relies on sqlite3, which users know.
+"""Step results in a user's SQLite file, and the connection that functions write through. Relies on sqlite3, which users know.
 
-Every transaction begins IMMEDIATE: one at a time writes the file, so what is read in it stays true until it ends. COMMIT waits for the
-disk (synchronous=EXTRA) in whatever journal mode the file has. Never changes that mode, nor a table of the user's.
+Every transaction begins IMMEDIATE: one at a time writes the file, so its reads stay true until it ends. COMMIT waits for the
+disk (synchronous=EXTRA) in whatever journal mode the file has. Never changes that mode, nor a table of the user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLES = (
         PRIMARY KEY (run, address)
     ) WITHOUT ROWID""",
 )
-# The comment keeps these apart, in the cache of prepared statements, from those that a function could send past the authorizer.
+# The comment separates these, in the cache of prepared statements, from those that a function could send past the authorizer.
 _BEGIN, _COMMIT, _ROLLBACK = "BEGIN IMMEDIATE /* everstep */", "COMMIT /* everstep */", "ROLLBACK /* everstep */"
 _ENTER = (
     "INSERT INTO everstep_runs VALUES (?1, ?2, ?3) ON CONFLICT (run) DO UPDATE SET epoch = ?2, at = ?3 WHERE epoch <= ?2 RETURNING epoch"
@@ -35,7 +35,7 @@ _ENTER = (
 
 
 class GuardedCursor(sqlite3.Cursor):
-    """A cursor that ends no transaction."""
+    """A cursor that cannot end the transaction."""
 
     connection: GuardedConnection
 
@@ -48,16 +48,16 @@ class GuardedCursor(sqlite3.Cursor):
             return super().executemany(sql, *args)
 
     def executescript(self, sql_script: str) -> Any:
-        raise TransactionEnded("executescript() commits before it begins", remedy="Give each statement of the script to execute().")
+        raise TransactionEnded("executescript() commits before it begins", remedy="Pass each statement of the script to execute().")
 
 
 class GuardedConnection(sqlite3.Connection):
-    """What the function of a transactional step gets."""
+    """The connection that the function of a transactional step gets."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.over = True
-        self.using = threading.RLock()  # held for one statement at a time: whoever gives a step up waits for it
+        self.using = threading.RLock()  # held for one statement at a time: a thread that abandons a step waits for it
         self._ours = self._denied = False
         super().set_authorizer(self._authorize)
 
@@ -69,13 +69,13 @@ class GuardedConnection(sqlite3.Connection):
 
     @contextmanager
     def admitting(self, sql: str) -> Iterator[None]:
-        """Around a statement of the function."""
+        """Guard a statement of the function."""
         with self.using:
             if self.over:
                 raise over()
             refuse_ends(sql)
             if not self.in_transaction:
-                raise ended()  # an ON CONFLICT ROLLBACK, a full disk: what follows would hold by itself
+                raise ended()  # an ON CONFLICT ROLLBACK or a full disk ended it: the next statements would be committed on their own
             self._denied = False
             try:
                 yield
@@ -85,7 +85,7 @@ class GuardedConnection(sqlite3.Connection):
                 raise
 
     def own(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """A statement of Everstep's own."""
+        """Execute a statement of Everstep itself."""
         with self.using:
             self._ours = True
             try:
@@ -125,28 +125,28 @@ class GuardedConnection(sqlite3.Connection):
         raise refused("a with block around the connection")
 
     def end(self) -> None:
-        """Close it, in truth, which undoes what was not committed. A statement that another thread is in is stopped."""
+        """Really close the connection and roll back. Interrupts a statement that another thread is executing."""
         self.over = True
         self.interrupt()
         while not self.using.acquire(timeout=0.05):
-            self.interrupt()  # one that had not begun yet when it was stopped first
+            self.interrupt()  # a statement that had not begun at the first interrupt
         try:
             self._ours = True
-            super().rollback()  # closing alone leaves it open as long as somebody holds a cursor of it
+            super().rollback()  # closing alone leaves the transaction open while a cursor of it is referenced
             super().close()
         finally:
             self.using.release()
 
 
-class SqliteLedger:
-    """The ledger of one file."""
+class SqliteResults:
+    """The step results in one file."""
 
     def __init__(self, path: str):
         self.url = path
         self.done: deque[tuple[bytes, str]] = deque()
         self._idle: list[GuardedConnection] = []
         self._lock = threading.RLock()
-        self._turn = threading.Lock()  # threads of one process wait here, in turn, and not by asking SQLite again and again
+        self._turn = threading.Lock()  # threads of one process take turns here, instead of polling SQLite
 
     def _connect(self) -> GuardedConnection:
         connection = sqlite3.connect(
@@ -174,9 +174,9 @@ class SqliteLedger:
         connection.end()
 
     def start(self) -> GuardedConnection:
-        """A connection that alone may write. Threads of this process wait for each other as long as it takes, for others a while."""
+        """Return the only connection that may write. Waits for threads of this process without limit, for other processes 30 seconds."""
         while not self._turn.acquire(timeout=0.5):
-            pass  # a signal that comes just before a wait is heard after it
+            pass  # short waits: a signal that arrives just before a wait is handled after it
         try:
             connection = self._take()
             try:
@@ -191,7 +191,7 @@ class SqliteLedger:
         return connection
 
     def finish(self, connection: GuardedConnection) -> None:
-        """Commit. Whatever stands in the way, no transaction is left open."""
+        """Commit. If that fails, leave no transaction open."""
         try:
             connection.own(_COMMIT)
         except BaseException:
@@ -201,7 +201,7 @@ class SqliteLedger:
         self._turn.release()
 
     def undo(self, connection: GuardedConnection, abandoned: bool) -> None:
-        """Roll back. Where that cannot be said, the end of the connection says it."""
+        """Roll back. If ROLLBACK fails, closing the connection rolls back."""
         try:
             connection.over = True
             with suppress(sqlite3.Error):
@@ -256,14 +256,14 @@ class SqliteLedger:
 class SqliteSession:
     """The transaction of one step."""
 
-    def __init__(self, ledger: SqliteLedger, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
-        self._ledger = ledger
+    def __init__(self, results: SqliteResults, connection: GuardedConnection, about: tuple[bytes, str, int, str], kept: Any):
+        self._results = results
         self._about = about
         self.connection = connection
         self.kept: tuple[bytes, bytes] | None = kept
 
     def commit(self, content: bytes, digest: bytes, done: Rows) -> None:
-        ledger, connection = self._ledger, self.connection
+        results, connection = self._results, self.connection
         try:
             connection.over = True
             self._write(content, digest, done)
@@ -271,7 +271,7 @@ class SqliteSession:
             self.rollback()
             raise
         try:
-            ledger.finish(connection)
+            results.finish(connection)
         except sqlite3.Error as error:
             if not self._happened(error):
                 raise Undone(error) from error
@@ -290,22 +290,24 @@ class SqliteSession:
             raise Undone(error) from error
 
     def _happened(self, cause: Exception) -> bool:
-        """After a COMMIT that failed: what the file says."""
+        """Whether a COMMIT that reported a failure is in the file."""
         run, name, _, address = self._about
         try:
-            connection = self._ledger._connect()
+            connection = self._results._connect()
             found = connection.own("SELECT 1 FROM everstep_steps WHERE run = ? AND address = ?", (run, address))
             connection.end()
         except sqlite3.Error as error:
-            raise TransactionUnknown(f"{self._ledger.url} failed when step {address} of run {name!r} was committed: {error}") from cause
+            raise TransactionUnknown(
+                f"{self._results.url} failed while step {address} of run {name!r} was being committed: {error}"
+            ) from cause
         return bool(found)
 
     def rollback(self, abandoned: bool = False) -> None:
-        self._ledger.undo(self.connection, abandoned)
+        self._results.undo(self.connection, abandoned)
 
 
 def overtaken(name: str, epoch: int) -> LostLease:
-    return LostLease(f"run {name!r} was taken over: epoch {epoch} may not write in this database any more")
+    return LostLease(f"run {name!r} was taken over: epoch {epoch} may no longer write to this database")
 
 
 def _delete(connection: GuardedConnection, rows: Rows) -> None:

@@ -1,8 +1,8 @@
-"""Transactional steps: the statements of a function and the record of its step hold together or not at all.
+"""Transactional steps: the statements of a function and the record of its step are committed together or not at all.
 
 In the store's own database (`transactional=True`, PostgreSQL) the record is the last statement of the function's transaction. In any other
-database, a row with the result is committed with the function's statements; the record follows, and where it is missing, the next
-attempt takes the result from the row. Decides nothing about retries: `runtime.steps` does.
+database, a row with the result is committed with the function's statements and the record follows; if it is missing, the next attempt takes
+the result from the row. Decides nothing about retries: `runtime.steps` does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from everstep.runtime.steps.ticket import Unrecorded
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import SUCCEEDED, StepEntry, unpack_step
 from everstep.store.journal.results import show_input
-from everstep.transactions.ledger import address_of, open_ledger
+from everstep.transactions.results import address_of, open_results
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from everstep.runtime.steps.ticket import Ticket
 
 inside: ContextVar[str | None] = ContextVar("everstep-transaction", default=None)
-"""The address of the transactional step that this code is in."""
+"""The address of the transactional step that is executing."""
 
 
 class TransactionalStep(Shape, frozen=True):
@@ -83,7 +83,7 @@ class InStore:
         self.connection = transaction.connection
 
     def keep(self, ticket: Ticket) -> None:
-        """Nothing is to be written before the commit."""
+        """Do nothing: the record is part of the commit."""
 
     def commit(self, commit: Commit) -> Committed:
         transaction, self._transaction = self._transaction, None
@@ -91,7 +91,7 @@ class InStore:
         return transaction.commit(commit)
 
     def recorded(self, ticket: Ticket) -> None:
-        """Nothing is left to be done after it."""
+        """Do nothing: there is no row to delete."""
 
     def rollback(self, abandoned: bool = False) -> None:
         transaction, self._transaction = self._transaction, None
@@ -100,38 +100,38 @@ class InStore:
 
 
 class Beside:
-    """A transaction in a database of the user's."""
+    """A transaction in a user's database."""
 
     inside = False
 
-    def __init__(self, ledger: Ledger, session: Session, ticket: Ticket):
+    def __init__(self, results: Ledger, session: Session, ticket: Ticket):
         self._session: Session | None = session
-        self._ledger = ledger
+        self._results = results
         self.connection = session.connection
-        self.kept = _opened(ledger, session.kept, ticket) if session.kept is not None else None
+        self.kept = _opened(results, session.kept, ticket) if session.kept is not None else None
 
     def keep(self, ticket: Ticket) -> None:
         """Commit the function's statements together with the result."""
         run, entry, session = ticket.run, ticket.entry, self._session
         assert entry is not None and session is not None  # noqa: PT018
         content = run.store.framer.wrap(packb([entry.content, [list(chunk) for chunk in entry.chunks]]))
-        self._session, done = None, taken(self._ledger)
+        self._session, done = None, taken(self._results)
         try:
             session.commit(content, _digest(run, ticket.address, content), done)
         except BaseException:
-            self._ledger.done.extend(done)
+            self._results.done.extend(done)
             raise
 
     def commit(self, commit: Commit) -> Committed:
-        raise NotImplementedError  # the record is committed where all others are
+        raise NotImplementedError  # the record is committed with all others, in the store
 
     def recorded(self, ticket: Ticket) -> None:
-        """The journal has the record, or will have when the run is left: its row may go."""
+        """Mark the row for deletion: the journal has the record, or will have it when the run ends."""
         row = ticket.run.live()[0].key, ticket.address
         if ticket.run.writer.is_sync:
-            self._ledger.done.append(row)
+            self._results.done.append(row)
         else:
-            ticket.run.at_end.append(partial(self._ledger.done.append, row))
+            ticket.run.at_end.append(partial(self._results.done.append, row))
 
     def rollback(self, abandoned: bool = False) -> None:
         session, self._session = self._session, None
@@ -142,43 +142,43 @@ class Beside:
 Work = InStore | Beside
 
 
-def taken(ledger: Ledger) -> list[tuple[bytes, str]]:
-    """The rows that may go, for one who removes them."""
+def taken(results: Ledger) -> list[tuple[bytes, str]]:
+    """Return the rows that may be deleted, and remove them from the list."""
     found = []
     with suppress(IndexError):
         while True:
-            found.append(ledger.done.popleft())
+            found.append(results.done.popleft())
     return found
 
 
 def check(ticket: Ticket) -> None:
-    """Refuse what makes no sense, before anything is written down about the step."""
+    """Refuse an invalid transactional step before anything is recorded about it."""
     outer, place, url = inside.get(), ticket.options.transactional.place, ticket.run.store.backend.url
     if outer is not None:
         raise InvalidArgument(
-            f"transactional step {ticket.address} is called inside transactional step {outer}",
-            remedy="Call it after that one, or make it a plain function that is given the connection.",
+            f"transactional step {ticket.address} was called inside transactional step {outer}",
+            remedy="Call it after that one, or make it a plain function that takes the connection.",
         )
     if place is True and not has(ticket.run.store.backend, Transactional):
-        raise InvalidArgument(f"the store {url} cannot hold tables of yours", remedy=_WHERE)
+        raise InvalidArgument(f"the store {url} cannot hold your tables", remedy=_WHERE)
     if place is not True:
         _refuse_store(url, place)
 
 
-_WHERE = 'transactional=True is for stores in PostgreSQL. Name the database of your tables: transactional="app.db".'
+_WHERE = 'transactional=True needs a store in PostgreSQL. Name the database of your tables: transactional="app.db".'
 
 
 def _refuse_store(url: str, place: str) -> None:
-    """The file of a store holds nothing but the store: whoever verifies or repairs it must not meet other tables."""
+    """Refuse the file of a store: it must contain only the store, because verify and repair would trip over other tables."""
     path = unquote(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
     if path is not None and Path(path).exists() and Path(place).exists() and Path(place).samefile(path):
         raise InvalidArgument(
-            f"{place} is the file of the store, which holds no tables of yours", remedy="Keep your tables in a file of their own."
+            f"{place} is the file of the store, which cannot hold your tables", remedy="Keep your tables in a file of their own."
         )
 
 
 def open_work(ticket: Ticket) -> Work:
-    """Begin the transaction of one attempt at a step. What a database says against it fails the attempt."""
+    """Begin the transaction of one attempt at a step. An error of the database fails the attempt."""
     ticket.started = clock.now_us()
     try:
         return _open_work(ticket)
@@ -186,7 +186,7 @@ def open_work(ticket: Ticket) -> Work:
         raise Unrecorded(error) from error
     except StoreError as error:
         if ticket.options.transactional.place is not True:
-            raise  # a database of the user's does not answer, and the step failed
+            raise  # the user's database does not answer: the step failed
         raise Unrecorded(error) from error
 
 
@@ -195,38 +195,38 @@ def _open_work(ticket: Ticket) -> Work:
     if place is True:
         backend: Any = run.store.backend
         return InStore(backend.transaction())
-    ledger, (row, _) = _entered(run, place), run.live()
-    session = ledger.begin(row.key, row.id, row.epoch, ticket.address)
+    results, (row, _) = _entered(run, place), run.live()
+    session = results.begin(row.key, row.id, row.epoch, ticket.address)
     try:
-        return Beside(ledger, session, ticket)
+        return Beside(results, session, ticket)
     except BaseException:
         session.rollback()
         raise
 
 
 def _entered(run: Attempt, place: str) -> Ledger:
-    """The ledger of a database, from now on closed to earlier attempts at this run."""
-    ledger, (row, _) = open_ledger(place), run.live()
+    """Return the step results of a database, with earlier attempts at this run fenced off."""
+    results, (row, _) = open_results(place), run.live()
     if place not in run.databases:
-        ledger.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
+        results.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
         run.databases.add(place)
-        run.store.at_close(place, lambda: _tidy(ledger))
-    return ledger
+        run.store.at_close(place, lambda: _tidy(results))
+    return results
 
 
 def close_to_earlier(ticket: Ticket) -> None:
-    """A step is not to be run: nor may an earlier attempt, that was stopped in the middle of it, still end it."""
+    """Fence off earlier attempts when a step is skipped: one that was stopped in the middle of it must not complete it later."""
     if ticket.options.transactional.place is not True:
         _entered(ticket.run, ticket.options.transactional.place)
 
 
-def _tidy(ledger: Ledger) -> None:
-    """Remove the rows that may go. Best effort: one that stays is found by nobody, and goes when its run is driven again."""
-    done = taken(ledger)
+def _tidy(results: Ledger) -> None:
+    """Delete the rows that may be deleted. Best effort: a row that stays is harmless, and is deleted when its run is next executed."""
+    done = taken(results)
     if done:
         with suppress(Exception):
-            ledger.clear(done)
-    ledger.rest()
+            results.clear(done)
+    results.rest()
 
 
 def _is_recorded(run: Attempt, address: str) -> bool:
@@ -235,9 +235,9 @@ def _is_recorded(run: Attempt, address: str) -> bool:
 
 
 async def transact(ticket: Ticket, ways: Ways) -> Any:
-    """One attempt at a transactional step. An error of the function or of its database is raised as it is.
+    """Make one attempt at a transactional step. An error of the function or of its database is raised as it is.
 
-    In a task, all that waits for a database goes to threads; a function that is async has its statements in the event loop.
+    In a task, all calls that wait for a database run in threads; an async function executes its statements in the event loop.
     """
     work: Work = await ways.apart(open_work, ticket, undo=lambda opened: opened.rollback())
     ticket.work = work
@@ -264,13 +264,13 @@ async def transact(ticket: Ticket, ways: Ways) -> Any:
 
 
 async def _write(ticket: Ticket, ways: Ways) -> None:
-    """Make the result durable where all others are."""
+    """Record the result in the store, like that of any step."""
     commit = await ways.commit(ticket, ticket.run.saves.due(ticket, None))
     after_step(ticket, None, commit)
 
 
 def take_away(ticket: Ticket) -> None:
-    """The attempt ended before the transaction did: it is rolled back."""
+    """Roll back: the attempt ended before the transaction did."""
     work, ticket.work = ticket.work, None
     if work is not None:
         work.rollback()
@@ -281,37 +281,37 @@ async def call_inside(ticket: Ticket, ways: Ways) -> Any:
     try:
         return await ways.call(ticket)
     finally:
-        with suppress(ValueError):  # a coroutine that nobody waits for is closed in another context, see `context.leave`
+        with suppress(ValueError):  # a coroutine that is never awaited is closed in another context, see `context.leave`
             inside.reset(token)
 
 
 def keep(ticket: Ticket, work: Work, result: Any) -> None:
-    """Put up the record of a result, and commit it beside the function's statements where they are not in the store's database."""
+    """Prepare the record of a result; in a user's database, commit the result with the function's statements."""
     succeeded(ticket, result)
     work.keep(ticket)
 
 
 def trouble(ticket: Ticket, error: Exception) -> Exception:
-    """What an error at the end of a transaction means: that the attempt failed and left nothing, or that it could not be recorded."""
+    """Return what an error at the end of a transaction means: the attempt failed and left nothing, or it could not be recorded."""
     ticket.undo(error)
     return error.error if isinstance(error, Undone) else Unrecorded(error)
 
 
 def lost_store(ticket: Ticket, work: Work) -> StoreError | None:
-    """Whether the connection to the store's own server was lost inside of a step: then the step did not fail. Only the server or the network ends it."""
+    """Return the error if the connection to the store's server was lost inside a step: then the step did not fail."""
     if not work.inside or not work.connection.closed:
         return None
     url = ticket.run.store.backend.url
-    return StoreUnreachable(f"{url}: the connection was lost in step {ticket.address}; nothing of its transaction was written").of(url)
+    return StoreUnreachable(f"{url}: the connection was lost in step {ticket.address}; its transaction was rolled back").of(url)
 
 
 async def adopt(ticket: Ticket, work: Work, ways: Ways) -> Any:
-    """The function's statements hold already: take the result that was committed with them."""
+    """Take the result that an earlier attempt committed together with the function's statements."""
     work.rollback()
     ticket.work, ticket.entry = None, _of_row(work)[1]
     await _write(ticket, ways)
     run, step = ticket.run, _of_row(work)[0]
-    run.report.executed -= 1  # nothing was run
+    run.report.executed -= 1  # nothing was executed
     count_kept(run, ticket.address, step)
     work.recorded(ticket)
     return run.replay.loaded(step)
@@ -326,14 +326,14 @@ def _digest(run: Attempt, address: str, content: bytes) -> bytes:
     return sha256(b"everstep step 1\0" + run.live()[0].key + address.encode() + b"\0" + content).digest()
 
 
-def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
-    """The row of a step, if it is what was written."""
+def _opened(results: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
+    """Return the row of a step; raise if it does not match its digest."""
     run, address = ticket.run, ticket.address
     content, digest = bytes(kept[0]), bytes(kept[1])
     if _digest(run, address, content) != digest:
         raise Damaged(
-            f"the row of step {address} of run {run.id!r} in everstep_steps of {ledger.url} does not match its digest",
-            remedy="What the step wrote holds. Restore the row from a backup, or say what the step returned: store.skip(run_id, step, result).",
+            f"the row of step {address} of run {run.id!r} in everstep_steps of {results.url} does not match its digest",
+            remedy="The step's own writes are committed. Restore the row from a backup, or set the result: store.skip(run_id, step, result).",
         )
     packed, chunks = unpackb(run.store.framer.unwrap(content))
     step = unpack_step(packed)
@@ -343,15 +343,15 @@ def _opened(ledger: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[
 
 
 def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What is left of a transactional step where nothing is recorded: its transaction."""
+    """Call a transactional step where nothing is recorded: only its transaction is left."""
     if place is True:
-        raise InvalidArgument("nothing is recorded here, so there is no database of the store", remedy=_WHERE)
+        raise InvalidArgument("transactional=True needs a store, and nothing is recorded here", remedy=_WHERE)
     if inspect.iscoroutinefunction(function):
-        return _acall_bare(open_ledger(place), function, args, kwargs)
-    with open_ledger(place).bare() as connection:
+        return _acall_bare(open_results(place), function, args, kwargs)
+    with open_results(place).bare() as connection:
         return function(connection, *args, **kwargs)
 
 
-async def _acall_bare(ledger: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with ledger.bare() as connection:
+async def _acall_bare(results: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with results.bare() as connection:
         return await function(connection, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""A run as a graph: its steps and gates in the order in which they began, nested ones beneath theirs, and its forks. Relies on `store.steps`."""
+"""A run as a graph: its steps and gates in the order in which they began, nested ones under their callers, and its forks. Relies on `store.steps`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NodeView(Shape, frozen=True):
 
 
 class EdgeView(Shape, frozen=True):
-    """From one node to another, by their places in the list of nodes. `inner`: the first one called the second."""
+    """An edge from one node to another, by their positions in the list of nodes. `inner`: the first one called the second."""
 
     start: int
     end: int
@@ -47,7 +47,7 @@ class GraphView(Shape, frozen=True):
     forks: tuple[ForkView, ...]
 
     def first(self) -> list[int]:
-        """The nodes that no other one leads to."""
+        """Return the nodes without an edge to them."""
         reached = {edge.end for edge in self.edges}
         return [i for i in range(len(self.nodes)) if i not in reached]
 
@@ -74,7 +74,7 @@ def _status_of(gate: Gate) -> str:
 
 
 def _edges(nodes: list[NodeView]) -> list[EdgeView]:
-    """From a step to the next one beside it, and from a step to what it called."""
+    """Return the edges from each step to the next one on its level, and to the steps that it called."""
     last: dict[str, int] = {}
     index = {node.address: i for i, node in enumerate(nodes)}
     out = []

@@ -1,4 +1,4 @@
-"""Whether a store is well: what `doctor` finds, and what `verify` proves. Masks the sentences, which may quote an address with a password."""
+"""The findings of `doctor` and `verify`. Masks the sentences, which may contain a URL with a password."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FindingView(Shape, frozen=True):
-    """One thing that was looked at. `remedy` is None where nothing has to be done."""
+    """One finding. `remedy` is None if there is nothing to do."""
 
     level: str
     name: str
@@ -23,7 +23,7 @@ class FindingView(Shape, frozen=True):
 
 
 class DoctorView(Shape, frozen=True):
-    """All findings; `level` is that of the worst: ok, warn or bad."""
+    """All findings; `level` is the worst of them: ok, warn or bad."""
 
     level: str
     findings: tuple[FindingView, ...]
@@ -34,7 +34,7 @@ class DoctorView(Shape, frozen=True):
 
 
 class ProblemView(Shape, frozen=True):
-    """One thing that is wrong, and where."""
+    """One problem and its location."""
 
     code: str
     where: str
@@ -45,7 +45,7 @@ class ProblemView(Shape, frozen=True):
 
 
 class VerifyView(Shape, frozen=True):
-    """What was looked at, and what is wrong with it."""
+    """The result of a verification: what was checked, and the problems."""
 
     depth: str
     ok: bool
@@ -67,7 +67,7 @@ def doctor(store: Store, mask: Masking) -> DoctorView:
 
 
 def verify(store: Store, mask: Masking, depth: Depth, seconds: float | None = None, progress: Progress | None = None) -> VerifyView:
-    """Prove the store whole; after `seconds` it stops, and says how far it came."""
+    """Check the store for damage; after `seconds`, stop and report how far it got."""
     found = store.verify(depth, progress=progress, seconds=seconds)
     return VerifyView(
         found.depth, found.ok, found.complete, found.runs, found.records, found.chunks, found.unreachable, found.unreachable_bytes,

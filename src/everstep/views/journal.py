@@ -1,4 +1,4 @@
-"""The timeline of a run: its events, paged by a cursor that is the place in its journal. Relies on `store.events`."""
+"""The timeline of a run: its events, paged by a cursor that is the position in its journal. Relies on `store.events`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = 1_000
 
 
 class EventView(Shape, frozen=True):
-    """Something that happened to a run, masked. `position` is its place in the journal of the run."""
+    """An event of a run, masked. `position` is its position in the journal of the run."""
 
     name: str
     run: str
@@ -31,7 +31,7 @@ class EventView(Shape, frozen=True):
 
 
 class TimelinePage(Shape, frozen=True):
-    """Some events of a run. `next` is the cursor to read on after; `more`: there are events beyond this page already."""
+    """A page of events of a run. `next` is the cursor of the next page; `more`: that page already has events."""
 
     run: str
     events: tuple[EventView, ...]
@@ -40,12 +40,12 @@ class TimelinePage(Shape, frozen=True):
 
 
 def event_view(event: Event, mask: Masking) -> EventView:
-    """An event, masked."""
+    """Return an event, masked."""
     return EventView(event.name, event.run, event.at, event.position, event.seq, event.attempt, mask(event.data))
 
 
 def timeline(store: Store, mask: Masking, run: str, after: int = 0, limit: int = PAGE) -> TimelinePage:
-    """The events of a run beyond a place in its journal."""
+    """Return a page of the events of a run after a position in its journal."""
     page = store.events(after, run=run, limit=limit)
     return TimelinePage(
         run, tuple(event_view(event, mask) for event in page), after if page.next is None else int(page.next), len(page) >= limit
@@ -53,12 +53,12 @@ def timeline(store: Store, mask: Masking, run: str, after: int = 0, limit: int =
 
 
 def newest(store: Store, run: str, count: int) -> int:
-    """The cursor after which the newest `count` events of a run come."""
+    """Return the cursor before the newest `count` events of a run."""
     return max(0, journal_length(store, run) - count)
 
 
 def whole_timeline(store: Store, mask: Masking, run: str, after: int = 0) -> Iterator[EventView]:
-    """All events of a run beyond a place, read page by page."""
+    """Yield all events of a run after a position, read page by page."""
     while True:
         page = timeline(store, mask, run, after)
         yield from page.events

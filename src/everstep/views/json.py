@@ -1,9 +1,9 @@
-"""Views as JSON: each class of fields is an object with those fields, in their order. No I/O.
+"""Writes views as JSON: each class of fields becomes an object with those fields, in order. No I/O.
 
-The type of a field says how it is written:
+The type of a field determines its form:
 
-    Stored          a value of the user's, masked: written as `values.as_json` does
-    Beside[...]     only for those who draw the view: not part of its JSON
+    Stored          a value of the user, masked: written by `values.as_json`
+    Beside[...]     only for code that draws the view: not part of its JSON
     datetime        a text in UTC with milliseconds
     anything else   itself; views in it are written as views
 """
@@ -24,7 +24,7 @@ Beside = Annotated[T, "not in JSON"]
 
 
 def to_json(view: object) -> Json:
-    """A view, or several in a list, in the words of JSON."""
+    """Return a view, or a list of views, as JSON values."""
     if isinstance(view, Shape):
         return {name: _field(kind, getattr(view, name)) for name, kind in kinds(view).items() if not kind.startswith("Beside[")}
     if isinstance(view, (list, tuple)):

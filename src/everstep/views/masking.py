@@ -1,4 +1,4 @@
-"""Hides secrets in everything that a view hands out. Relies on `redact`, which is imported when there is the first value to look at."""
+"""Hides secrets in all views. Relies on `redact`, which is imported with the first value to check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Masking:
-    """What hides secrets. `load` gives the redactor that is configured; without it, the default one is used."""
+    """Hides secrets. `load` returns the configured redactor; without it, the default one is used."""
 
     def __init__(self, load: Callable[[], Redactor] | None = None):
         self._load = load
@@ -23,15 +23,15 @@ class Masking:
         return self._redactor
 
     def __call__(self, value: Any, path: Sequence[object] = ()) -> Any:
-        """A stored value as it may be shown. A key above it, in `path`, may be reason enough to hide it."""
-        if value is None or (isinstance(value, dict) and not value):  # nothing to hide, and nothing to import for it
+        """Mask a stored value. A key above it, in `path`, may be enough to hide it."""
+        if value is None or (isinstance(value, dict) and not value):  # nothing to hide: avoid the import
             return value
         from everstep.redact import MASK
 
         return MASK if any(self.redactor.hides(key, value) for key in path) else self.redactor.value(value)
 
     def text(self, text: str) -> str:
-        """A text as it may be shown."""
+        """Mask a text."""
         return self.redactor.text(text)
 
 

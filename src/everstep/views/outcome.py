@@ -1,4 +1,4 @@
-"""What came of driving a run, masked: its result or error, the gates that it waits at, and what the attempt was worth. Reads nothing."""
+"""The outcome of an attempt, masked: its result or error, the gates that it waits at, and its report. Reads nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ErrorView(Shape, frozen=True):
 
 
 class DifferenceView(Shape, frozen=True):
-    """What a validated step gave now, against what was recorded."""
+    """A difference between a recorded and a validated step."""
 
     step: str
     what: str
@@ -33,7 +33,7 @@ class DifferenceView(Shape, frozen=True):
 
 
 class ReportView(Shape, frozen=True):
-    """What a resume was worth."""
+    """The report of an attempt: steps kept and run, and what that saved."""
 
     attempt: int
     kept: int
@@ -62,7 +62,7 @@ class OutcomeView(Shape, frozen=True):
 
 
 def outcome_view(outcome: Outcome, mask: Masking) -> OutcomeView:
-    """An outcome, masked."""
+    """Return an outcome, masked."""
     error = outcome.error
     return OutcomeView(
         outcome.run, outcome.status, mask(outcome.result), None if error is None else ErrorView(type(error).__qualname__, mask.text(str(error))),
@@ -71,7 +71,7 @@ def outcome_view(outcome: Outcome, mask: Masking) -> OutcomeView:
 
 
 def report_view(report: Report, mask: Masking) -> ReportView:
-    """A report, masked."""
+    """Return a report, masked."""
     return ReportView(
         report.attempt, report.kept, report.executed, report.seconds, report.seconds_saved, report.tokens_saved, report.cost_saved,
         report.unused, report.new, report.not_reached, bool(report.changed), tuple(_difference(one, mask) for one in report.differences),

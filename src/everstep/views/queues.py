@@ -1,4 +1,4 @@
-"""Queues, places in them, workers and schedules. Relies on `store.queues`, `store.workers`, `store.stranded` and `store.schedules`."""
+"""Queues, queue entries, workers and schedules. Relies on `store.queues`, `store.workers`, `store.stranded` and `store.schedules`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MINUTES = 5
 
 
 class TaskView(Shape, frozen=True):
-    """What was asked for when a run was enqueued, masked."""
+    """The request with which a run was enqueued, masked."""
 
     queue: str
     priority: int
@@ -31,7 +31,7 @@ class TaskView(Shape, frozen=True):
 
 
 class PlaceView(Shape, frozen=True):
-    """The place of a run in its queue, masked. `ready` None: a worker has it, or it waits for something without a time."""
+    """The queue entry of a run, masked. `ready` is None if a worker has taken it, or if it waits for something without a time."""
 
     queue: str
     priority: int
@@ -43,7 +43,7 @@ class PlaceView(Shape, frozen=True):
 
 
 class LimitsView(Shape, frozen=True):
-    """How many runs of a queue, and of one key, may be driven at once, and how many may be taken in how many seconds."""
+    """The limits of a queue: how many runs, and runs of one key, may run at once, and how many may be taken in `seconds`."""
 
     concurrency: int | None
     per_key: int | None
@@ -52,7 +52,7 @@ class LimitsView(Shape, frozen=True):
 
 
 class LatelyView(Shape, frozen=True):
-    """What happened in a queue in the last minutes."""
+    """Counts of the events of a queue in the last minutes."""
 
     minutes: int
     taken: int
@@ -62,7 +62,7 @@ class LatelyView(Shape, frozen=True):
 
 
 class QueueView(Shape, frozen=True):
-    """What is in a queue, what happened in it lately, and its limits."""
+    """A queue: counts of its runs, recent events, and limits."""
 
     queue: str
     ready: int
@@ -75,7 +75,7 @@ class QueueView(Shape, frozen=True):
 
 
 class WorkerView(Shape, frozen=True):
-    """A process that is alive and drives runs of this store."""
+    """A live process that runs runs of this store."""
 
     id: str
     host: str
@@ -111,14 +111,14 @@ def task_view(task: Task, mask: Masking) -> TaskView:
 
 
 def place_view(place: Place, mask: Masking) -> PlaceView:
-    """A place in a queue, masked."""
+    """Return a queue entry, masked."""
     task = place.task
     ready = None if place.ready is None else when(place.ready)
     return PlaceView(task.queue, task.priority, mask(task.key), mask(task.dedupe), ready, place.worker, place.deaths)
 
 
 def place(store: Store, mask: Masking, run: str) -> PlaceView | None:
-    """The place of a run in its queue; None if it has none."""
+    """Return the queue entry of a run; None if it has none."""
     from everstep.queues.places import place_of
 
     found = place_of(store, run)
@@ -126,7 +126,7 @@ def place(store: Store, mask: Masking, run: str) -> PlaceView | None:
 
 
 def limits_view(limits: Limits) -> LimitsView:
-    """The limits of a queue, with the period in seconds."""
+    """Return the limits of a queue, with the period in seconds."""
     return LimitsView(limits.concurrency, limits.per_key, limits.rate, limits.period / 1e6 if limits.rate is not None else None)
 
 
@@ -137,17 +137,17 @@ def queue_view(queue: Queue) -> QueueView:
 
 
 def queues(store: Store, minutes: int = MINUTES) -> list[QueueView]:
-    """All queues by name."""
+    """Return all queues by name."""
     return [queue_view(queue) for queue in store.queues(minutes)]
 
 
 def stranded(store: Store) -> list[Stranded]:
-    """The runs that no live worker will take, and why."""
+    """Return the runs that no live worker will take, and why."""
     return store.stranded()
 
 
 def workers(store: Store, queue: str | None = None) -> list[WorkerView]:
-    """The workers that are alive; of one queue, if it is given."""
+    """Return the live workers, of one queue if it is given."""
     return [worker_view(one) for one in store.workers() if queue is None or queue in one.queues]
 
 
@@ -158,7 +158,7 @@ def worker_view(one: LiveWorker) -> WorkerView:
 
 
 def schedules(store: Store, mask: Masking) -> list[ScheduleView]:
-    """All schedules by name."""
+    """Return all schedules by name."""
     return [schedule_view(one, mask) for one in store.schedules()]
 
 

@@ -1,4 +1,4 @@
-"""One run as it is now: its checkpoints, the gates that it waits at, its forks and its place in a queue. Reads no state and not the whole journal."""
+"""One run: its checkpoints, the gates that it waits at, its forks and its queue entry. Reads no state and not the whole journal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CheckpointView(Shape, frozen=True):
 
 
 class GateView(Shape, frozen=True):
-    """A gate, masked. `gate` is its name, to answer it by."""
+    """A gate, masked. `gate` is its name, which `answer` takes."""
 
     run: str
     gate: str
@@ -54,7 +54,7 @@ class GateView(Shape, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether the run waits for an answer to it."""
+        """Whether the run waits for its answer."""
         return not self.answered and not self.cancelled
 
     @property
@@ -64,7 +64,7 @@ class GateView(Shape, frozen=True):
 
 
 class RunDetail(Shape, frozen=True):
-    """A run with its newest checkpoints, its open gates, its newest forks and children, and its place in a queue."""
+    """A run with its newest checkpoints, its open gates, its newest forks and children, and its queue entry."""
 
     run: RunView
     checkpoints: tuple[CheckpointView, ...]
@@ -72,7 +72,7 @@ class RunDetail(Shape, frozen=True):
     forks: tuple[RunView, ...]
     place: PlaceView | None
     task: Beside[TaskView | None] = None
-    """What was asked for when it was enqueued; also of a run that has ended and has no place any more."""
+    """The request with which it was enqueued; also for a run that has ended and has no queue entry any more."""
 
 
 def checkpoint_view(one: Checkpoint, mask: Masking) -> CheckpointView:
@@ -92,17 +92,17 @@ def gate_view(gate: Gate, mask: Masking) -> GateView:
 
 
 def checkpoint(store: Store, mask: Masking, ref: str) -> CheckpointView:
-    """The checkpoint that a ref names."""
+    """Return the checkpoint that a ref names."""
     return checkpoint_view(store.checkpoint(ref), mask)
 
 
 def open_gates(store: Store, mask: Masking, run: str) -> list[GateView]:
-    """The gates that a run waits at."""
+    """Return the gates that a run waits at."""
     return [gate_view(gate, mask) for gate in store.gates(run) if gate.open]
 
 
 def detail(store: Store, mask: Masking, run: str, checkpoints: int = 10, forks: int = 10) -> RunDetail:
-    """A run with its newest `checkpoints` and its newest `forks`."""
+    """Return a run with its newest `checkpoints` and its newest `forks`."""
     from everstep.queues.places import task_and_place
 
     info = store.get(run)

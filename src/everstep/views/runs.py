@@ -1,4 +1,4 @@
-"""Runs as they are listed: pages of them, and the forest of forks and children. Relies on `store.runs` and `store.get`."""
+"""Lists of runs: pages, and trees of forks and children. Relies on `store.runs` and `store.get`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHILDREN = 500
 
 
 class RunView(Shape, frozen=True):
-    """A run, masked. `error` is only there in the view of one failed run."""
+    """A run, masked. `error` is only set in the view of one failed run."""
 
     id: str
     status: str
@@ -41,28 +41,28 @@ class RunView(Shape, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Where a run comes from, in words; empty for one that was started by itself."""
+        """The origin of a fork or child in words; empty for other runs."""
         if self.parent is None:
             return ""
         return f"called by {self.parent}" if self.child else f"from {self.parent}@{self.parent_checkpoint}"
 
 
 class RunPage(Shape, frozen=True):
-    """Some runs; `next` is the cursor of the page after, None if this was the last one."""
+    """A page of runs; `next` is the cursor of the next page, None if this was the last one."""
 
     runs: tuple[RunView, ...]
     next: int | None
 
 
 class Branch(Shape, frozen=True):
-    """A run in a forest. `lasts` says for it and for each run above it, outermost first, whether it is the last one beneath its parent."""
+    """A run in a tree. `lasts` says for it and for each run above it, outermost first, whether it is the last one under its parent."""
 
     run: RunView
     lasts: Beside[tuple[bool, ...]] = ()
 
 
 class Forest(Shape, frozen=True):
-    """Trees of runs from the top down. `cut`: there are more runs than are listed."""
+    """Trees of runs from the top down. `cut`: there are more runs than listed."""
 
     branches: tuple[Branch, ...]
     cut: bool
@@ -77,18 +77,18 @@ def run_view(run: RunInfo, mask: Masking) -> RunView:
 
 
 def list_runs(store: Store, mask: Masking, **filters: Any) -> RunPage:
-    """One page of runs, newest first; filters and the cursor `after` are those of `store.runs`."""
+    """Return one page of runs, newest first; filters and the cursor `after` are those of `store.runs`."""
     page = store.runs(**filters)
     return RunPage(tuple(run_view(run, mask) for run in page), page.next)
 
 
 def failed_runs(store: Store, mask: Masking, error: str, limit: int | None = None) -> RunPage:
-    """The failed runs whose error is of that class, or was caused by one; the oldest first."""
+    """Return the failed runs whose error is of this class, or was caused by one; the oldest first."""
     return RunPage(tuple(run_view(run, mask) for run in store.failed_by(error, limit)), None)
 
 
 def forest(store: Store, mask: Masking, runs: Iterable[RunView]) -> Forest:
-    """The trees that some runs belong to, in their order, each from its root down. A parent that was deleted has no place in them."""
+    """Return the trees that the runs belong to, in their order, each from its root down. A deleted parent is left out."""
     out: list[Branch] = []
     seen: set[str] = set()
     cut = False
@@ -111,7 +111,7 @@ def _root(store: Store, mask: Masking, run: RunView) -> RunView:
 
 
 def _grow(store: Store, mask: Masking, root: RunView, out: list[Branch], seen: set[str]) -> bool:
-    """Add a run and all that comes from it; whether some are left out. Without recursion: forks of forks may be thousands deep."""
+    """Add a run with its forks and children; return whether some are left out. Not recursive: forks of forks may be thousands deep."""
     waiting = [Branch(root)]
     while waiting and len(seen) < _MOST:
         branch = waiting.pop()

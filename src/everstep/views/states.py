@@ -1,6 +1,6 @@
-"""States: one of them or a part of it, the difference of two, the checkpoint that changed a part, and the first one at which a condition holds.
+"""States: a state or a part of it, the differences of two, the checkpoint that changed a part, and the first one at which a condition is true.
 
-Masks each value also by the keys above it. Relies on `store.load`, `store.view`, `store.diff` and `store.blame`.
+Masks each value by the keys above it, too. Relies on `store.load`, `store.view`, `store.diff` and `store.blame`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAGE = 1_000
 
 
 class StateView(Shape, frozen=True):
-    """The state of a checkpoint, or the part at `path`. `passed_over` says which damaged checkpoints were passed over to find it."""
+    """The state of a checkpoint, or the part at `path`. `passed_over` lists the damaged checkpoints that were skipped."""
 
     ref: str
     path: Stored
@@ -51,7 +51,7 @@ class DiffView(Shape, frozen=True):
 
 
 class BlameView(Shape, frozen=True):
-    """The checkpoint that last changed a path. Not `exact`: it may also be an older one, whose state is gone."""
+    """The checkpoint that last changed a path. Not `exact`: it may also be an older one, whose state is missing."""
 
     path: str
     checkpoint: CheckpointView
@@ -65,7 +65,7 @@ class BlameView(Shape, frozen=True):
 
 
 class BisectView(Shape, frozen=True):
-    """The first checkpoint at which a condition holds; None if it holds at none of those that were `among`."""
+    """The first checkpoint at which a condition is true; None if it is true at none of the `among` checkpoints."""
 
     run: str
     when: str
@@ -77,7 +77,7 @@ class BisectView(Shape, frozen=True):
 def state(
     store: Store, mask: Masking, ref: str, path: Sequence[Any] = (), *, newest_good: bool = False, show_secrets: bool = False
 ) -> StateView:
-    """The state that a ref names, or what is at a path in it. `show_secrets` is for the one consumer that asks for them by name."""
+    """Return the state that a ref names, or the value at a path in it. `show_secrets` is only for `state --show-secrets`."""
     name, found, passed_over = _loaded(store, ref, bool(path), newest_good)
     value = whole(pick(found, path, name))
     return StateView(name, list(path), value if show_secrets else mask(value, path), passed_over)
@@ -92,35 +92,35 @@ def _loaded(store: Store, ref: str, only_part: bool, newest_good: bool) -> tuple
 
 
 def stored_state(store: Store, ref: str, *, newest_good: bool = False) -> tuple[str, Any, str | None]:
-    """The checkpoint that a ref names, its state exactly as it was, unmasked, and what was passed over. For programs that continue from it."""
+    """Return the ref of a checkpoint, its exact state, unmasked, and the list of skipped ones. For programs that continue from it."""
     return _loaded(store, ref, False, newest_good)
 
 
 def change_view(change: Change, mask: Masking) -> ChangeView:
-    """A difference, masked."""
+    """Return a difference, masked."""
     path = change.path
     return ChangeView(mask(list(path)), change.kind, mask(change.before, path), mask(change.after, path))
 
 
 def diff(store: Store, mask: Masking, a: str, b: str) -> DiffView:
-    """What is different between two states."""
+    """Return the differences between two states."""
     return DiffView(a, b, tuple(change_view(change, mask) for change in store.diff(a, b)))
 
 
 def ref_before(store: Store, ref: str) -> str | None:
-    """The checkpoint before one; None if it is the first."""
+    """Return the ref of the checkpoint before this one; None if it is the first."""
     one = store.checkpoint(ref)
     return None if one.number == 1 else f"{one.run}@{one.number - 1}"
 
 
 def blame(store: Store, mask: Masking, ref: str, path: Sequence[Any], shown_path: str) -> BlameView:
-    """Which checkpoint last changed what is at a path."""
+    """Find the checkpoint that last changed the value at a path."""
     one = store.blame(ref, path)
     return BlameView(shown_path, checkpoint_view(one, mask), one.exact, one.after)
 
 
 def bisect(store: Store, mask: Masking, run: str, when: str, holds: Condition, is_sorted: bool, progress: Progress) -> BisectView:
-    """Find the first checkpoint at which a condition holds. `is_sorted`: once it holds it holds for good, so a few states are enough."""
+    """Find the first checkpoint at which a condition is true. `is_sorted`: it stays true once it is true, so use binary search."""
     numbers = _numbers(store, run)
     found, read = (_halve if is_sorted else _walk)(store, run, numbers, holds, progress)
     one = None if found is None else checkpoint_view(store.checkpoint(f"{run}@{found}"), mask)
@@ -128,7 +128,7 @@ def bisect(store: Store, mask: Masking, run: str, when: str, holds: Condition, i
 
 
 def _numbers(store: Store, run: str) -> list[int]:
-    """The checkpoints that have a state, oldest first."""
+    """Return the numbers of the checkpoints that have a state, oldest first."""
     out: list[int] = []
     after = None
     while True:

@@ -1,4 +1,4 @@
-"""How much is stored, and how runs and steps went, counted over the journals of many runs. Keeps nothing in memory but numbers."""
+"""Statistics of a store, its runs and steps, counted over the journals of many runs. Keeps only numbers in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOKED_AT = 20
 
 
 class StepStats(Shape):
-    """Steps of the newest runs: how many, how long, at what cost; times are in seconds."""
+    """The steps of the newest runs: count, times in seconds, cost."""
 
     runs: int
     count: int
@@ -36,14 +36,14 @@ class StepStats(Shape):
 
 
 class ResumeStats(Shape):
-    """Runs that another attempt resumed, and how many of them succeeded."""
+    """The number of runs that were resumed, and how many of them succeeded."""
 
     runs: int
     succeeded: int
 
 
 class StatsView(Shape):
-    """What is in a store. `full_copies_bytes` is about what a full copy of the state at every checkpoint would take."""
+    """Counts of a store. `full_copies_bytes` estimates the size of full copies of the state at every checkpoint."""
 
     store: dict[str, int]
     statuses: dict[str, int]
@@ -55,7 +55,7 @@ class StatsView(Shape):
 
 
 class Counted(Shape):
-    """What a count came to so far."""
+    """The running totals of a count."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     runs: int = 0
@@ -78,7 +78,7 @@ class Counted(Shape):
 
 
 def stats(store: Store, since: datetime | float | None, most: int, progress: Callable[[int, int], None]) -> StatsView:
-    """Count what is stored; the steps of the `most` newest runs."""
+    """Count what is stored, and the steps of the `most` newest runs."""
     stored, lines = store.stats(), queues(store)
     found = count(store, since, most, progress)
     rate = found.failed / found.steps if found.steps else 0.0

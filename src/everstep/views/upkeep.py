@@ -1,4 +1,4 @@
-"""What keeping a store small came to: plans of pruning, collected chunks, deleted runs. Relies on `store.prune`, `store.gc` and `store.cleanup`."""
+"""Results of prune, gc and clean-up: dropped states, freed chunks, deleted runs. Relies on `store.prune`, `store.gc` and `store.cleanup`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DecisionView(Shape, frozen=True):
 
 
 class PrunedRunView(Shape, frozen=True):
-    """What is dropped of one run; `problem` says why nothing was."""
+    """The dropped states of one run; `problem` says why nothing was dropped."""
 
     run: str
     freed: int
@@ -32,7 +32,7 @@ class PrunedRunView(Shape, frozen=True):
 
 
 class PruneView(Shape, frozen=True):
-    """What was dropped, or would be in a dry run."""
+    """The states that were dropped, or would be in a dry run."""
 
     dry_run: bool
     complete: bool
@@ -64,7 +64,7 @@ class DeletedView(Shape, frozen=True):
 
 
 class CleanupView(Shape, frozen=True):
-    """All that one cleanup did."""
+    """The results of one clean-up."""
 
     dry_run: bool
     deleted: tuple[DeletedView, ...]

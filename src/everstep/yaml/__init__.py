@@ -1,10 +1,10 @@
-"""YAML workflows: `load` makes a workflow of a document, which `store.start` and `store.resume` take like any other.
+"""YAML workflows: `load` turns a document into a workflow, which `store.start` and `store.resume` take like any other.
 
     nodes, value                           from text to values that know their line; the language is in `everstep.expressions`
-    step, action, plan, document           what a workflow says, checked without running or importing anything
-    target, interpreter, scope, invoke     running it: the callables, the order, what expressions see, the calls
-    parallel, shell                        several at the same time; commands
-    compatible                             whether a run of an older document can go on
+    step, action, plan, document           the content of a workflow, checked without running or importing anything
+    target, interpreter, scope, invoke     execution: the callables, the order, the names in expressions, the calls
+    parallel, shell                        several steps at the same time; commands
+    compatible                             whether a run of an older document can be resumed
 
 Needs PyYAML: `pip install 'everstep[yaml]'`.
 """
@@ -33,10 +33,10 @@ __all__ = ["load"]
 
 
 def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
-    """The workflow of a YAML document: that of a file, or `text`, for which `path` is only the name in messages.
+    """Load a workflow from a YAML file, or from `text`; then `path` is only the name used in messages.
 
-    The Python callables that it names are imported now. The workflow becomes known in this process by its name, so that runs of it
-    can be resumed. InvalidWorkflow says in which line something is wrong, and what would be allowed.
+    The Python callables that it names are imported now. The workflow is registered in this process by its name, so that its runs can be
+    resumed. InvalidWorkflow names the line of a mistake and what is allowed there.
     """
     file = Path(path)
     document = parse(_read(file) if text is None else text, str(path))
@@ -44,8 +44,8 @@ def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
     folder = str(file.absolute().parent) if text is None else None
 
     def function(**inputs: Any) -> Any:
-        run = current() if place() is not None else OffRun(None, None)  # simply called
-        if run.report.changed:  # an operator let it go on, although its inputs may have been declared otherwise
+        run = current() if place() is not None else OffRun(None, None)  # called as a plain function
+        if run.report.changed:  # an operator allowed it to continue, although the declared inputs may have changed
             inputs = {name: value for name, value in inputs.items() if name in document.inputs}
         scope = Scope(run, document.file, document.given(inputs))
         return Walk(document, scope, Calls(scope, found, folder)).go()
@@ -74,7 +74,7 @@ def _read(file: Path) -> str:
 
 
 def _signature(document: Document) -> inspect.Signature:
-    """What the workflow takes, for whoever looks at it."""
+    """Return the signature of the workflow, for tools that inspect it."""
     kind, nothing = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     return inspect.Signature(
         [inspect.Parameter(n, kind, default=one.default[0] if one.default else nothing) for n, one in document.inputs.items()]

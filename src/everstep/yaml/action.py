@@ -1,6 +1,6 @@
-"""What a step of a YAML workflow does: call a Python function, run a command, or hold at a gate.
+"""The action of a step in a YAML workflow: call a Python function, run a command, or wait at a gate.
 
-A command is never put together from values; they reach it by environment variables. Never imports what `run:` names.
+Values are never inserted into the text of a command; they reach it as environment variables. Never imports the callable that `run:` names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Call(Shape, frozen=True):
 
 
 class Command(Shape, frozen=True):
-    """A command for /bin/sh; `ok` are the exit codes that are no failure."""
+    """A command for /bin/sh; `ok` are the exit codes that count as success."""
 
     text: str
     line: int
@@ -42,7 +42,7 @@ class Command(Shape, frozen=True):
 
 
 class Gate(Shape, frozen=True):
-    """A question, a condition, or both; and what comes next: continue, stop, fail, or the id of a step."""
+    """A question, a condition, or both, and the next target: continue, stop, fail, or the id of a step."""
 
     line: int
     ask: Value | None
@@ -50,7 +50,7 @@ class Gate(Shape, frozen=True):
     schema: dict[str, Any] | None
     choices: tuple[Any, ...] | None
     timeout: float | None
-    default: tuple[Any, ...]  # empty: there is none
+    default: tuple[Any, ...]  # empty: no default
     on_pass: str
     on_fail: str
     max_rounds: int
@@ -80,13 +80,13 @@ def read_run(reader: Reader, node: Node, what: str) -> Call | Command:
 
 
 def _command(reader: Reader, node: Node, what: str) -> str:
-    """A command is never put together from values: one with a quote or a semicolon in it would become code."""
+    """Read the text of a command. Values are never inserted into it: one with a quote or a semicolon would become code."""
     text = reader.text(node, what)
     found = _OURS_IN_SHELL.search(text)
     if found:
         reader.fail(
             node.line,
-            f"{what}: ${{{found[1]}…}} is not put into a command; give the value under with: and use the variable $EVERSTEP_WITH_<NAME>",
+            f"{what}: ${{{found[1]}…}} is not substituted in commands; pass it under with: and use the variable $EVERSTEP_WITH_<NAME>",
         )
     return text
 
@@ -95,7 +95,7 @@ def _environment(reader: Reader, node: Node, what: str) -> dict[str, Value]:
     fields = reader.mapping(node, what)
     for name in fields:
         if not ENVIRONMENT.fullmatch(name):
-            reader.fail(node.lines[name], f"{what}: '{name}' is no name of an environment variable")
+            reader.fail(node.lines[name], f"{what}: '{name}' is not a valid name of an environment variable")
     return {name: read_value(reader, child, f"{what}.{name}") for name, child in fields.items()}
 
 
@@ -144,5 +144,5 @@ def _default(reader: Reader, fields: dict[str, Node], what: str, schema: dict[st
     node = fields["default"]
     fault = None if schema is None else check(schema, node.plain)
     if fault:
-        reader.fail(node.line, f"{what}: the default {describe(node.value)} would be no good answer: {fault}")
+        reader.fail(node.line, f"{what}: the default {describe(node.value)} is not a valid answer: {fault}")
     return (node.plain,)

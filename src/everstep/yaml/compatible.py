@@ -1,8 +1,8 @@
-"""Whether a run that began under one document can go on under another one.
+"""Whether a run that began under one document can be resumed under another one.
 
-Results that were recorded are kept; so the question is which changes make a recorded result mean something else. What only says *how* a step runs
-(retry, timeout, concurrency, policy, budget, descriptions) never does. What a step is given is compared when it is replayed. Left for here: who made
-a result and what it means. `docs/yaml.md` has the table. Reads documents, imports nothing.
+Recorded results are kept, so the question is which changes give a recorded result another meaning. Settings of *how* a step runs (retry,
+timeout, concurrency, policy, budget, descriptions) never do. The input of a step is compared when it is replayed. This module checks the
+rest: which code produced a result, and what the result means. `docs/yaml.md` has the table. Reads documents, imports nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from everstep.yaml.step import Step
 
 
 def reasons(new: Document, old_text: str, begun: Collection[str] | None = None) -> list[str]:
-    """Why a run of the old text cannot go on under the new document; empty if it can.
+    """List why a run of the old text cannot be resumed under the new document; empty if it can.
 
-    `begun` holds the ids of the steps that the run has come to, if that is known: changes to all others do no harm.
+    `begun` holds the ids of the steps that the run has reached, if known: changes to other steps are harmless.
     """
     try:
         old = parse(old_text, "the recorded definition")
@@ -30,13 +30,13 @@ def reasons(new: Document, old_text: str, begun: Collection[str] | None = None) 
 
 def _of_workflow(old: Document, new: Document) -> Iterator[str]:
     if _major(old) != _major(new):
-        yield f"the version went from {old.version or 'none'} to {new.version or 'none'}"
+        yield f"the version changed from {old.version or 'none'} to {new.version or 'none'}"
     for name in old.inputs:
         if name not in new.inputs:
-            yield f"the input '{name}' is gone"
+            yield f"the input '{name}' was removed"
     for name, one in new.inputs.items():
         if name not in old.inputs and not one.default:
-            yield f"there is a new input '{name}' without a default"
+            yield f"the new input '{name}' has no default"
 
 
 def _major(document: Document) -> str | None:
@@ -57,11 +57,11 @@ def _of_steps(old: Document, new: Document, begun: Collection[str] | None) -> It
         if same is not None:
             yield f"step '{step.id}' is now called '{same}', and would run again under that name"
         elif step.id in used:
-            yield f"step '{step.id}' is gone, and '{used[step.id]}' had used its result"
+            yield f"step '{step.id}' was removed, but '{used[step.id]}' used its result"
 
 
 def _used(document: Document) -> dict[str, str]:
-    """The steps whose result others use, each with one that does."""
+    """Map each step whose result is used to one step that uses it."""
     used: dict[str, str] = {}
     for step in document.steps:
         for name in step.needs:
@@ -86,13 +86,13 @@ def _of_step(old: Step, new: Step) -> Iterator[str]:
     if type(old.action) is not type(new.action):
         yield f"step '{old.id}' was {_kind(old)} and is now {_kind(new)}"
     elif (old.for_each is None) != (new.for_each is None):
-        yield f"step '{old.id}' {'has lost its' if new.for_each is None else 'now has a'} for_each, so that its result has another shape"
+        yield f"step '{old.id}' {'no longer has a' if new.for_each is None else 'now has a'} for_each, so its result has another shape"
     elif isinstance(old.action, Call) and isinstance(new.action, Call):
         if old.action.target != new.action.target:
             yield f"step '{old.id}' ran {old.action.target} and would now run {new.action.target}"
     elif isinstance(old.action, Command) and isinstance(new.action, Command):
         if old.action.text.strip() != new.action.text.strip():
-            yield f"step '{old.id}' has another command"
+            yield f"the command of step '{old.id}' changed"
     elif isinstance(old.action, Gate) and isinstance(new.action, Gate):
         yield from _of_gate(old.id, old.plain["gate"], new.plain["gate"])
 
@@ -105,7 +105,7 @@ def _of_gate(id: str, old: Any, new: Any) -> Iterator[str]:
     before, after = _questions(old), _questions(new)
     for key in ("ask", "schema", "condition"):
         if before.get(key) != after.get(key):
-            yield f"gate '{id}' has another {key}"
+            yield f"the {key} of gate '{id}' changed"
     allowed = after.get("choices")
     gone = [] if allowed is None else [one for one in before.get("choices") or [] if one not in allowed]
     if gone or (allowed is not None and before.get("choices") is None):

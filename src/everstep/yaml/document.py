@@ -1,6 +1,6 @@
-"""A YAML workflow as a whole: what its text says, checked as far as the text alone allows. The keys stand in `docs/yaml.md`.
+"""A whole YAML workflow, checked as far as the text alone allows. `docs/yaml.md` lists the keys.
 
-Reading a document imports nothing that it names and runs nothing: the documents of old runs, which come out of a store, are read here too.
+Reading a document imports nothing that it names and runs nothing: the documents of old runs, which come from a store, are read here too.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from everstep.yaml.step import ID, NAME, Entry, Step, read_entry, read_retry
 from everstep.yaml.value import Value, read_value
 
 KEYS = ("name", "version", "description", "inputs", "state", "policy", "retry", "budget", "timeout", "steps", "result")
-TAKEN = ("id",)  # what `store.start` takes for itself
+TAKEN = ("id",)  # arguments of `store.start` itself
 
 
 class Input(Shape, frozen=True):
-    """A value that a run is started with; `default` is empty if it must be given."""
+    """An input of a run; `default` is empty if the input is required."""
 
     name: str
     schema: dict[str, Any] | None = None
@@ -34,7 +34,7 @@ class Input(Shape, frozen=True):
 
 
 class Document(Shape, frozen=True):
-    """A workflow that was read; `order` holds the entries as they run."""
+    """A parsed workflow; `order` holds the entries in the order in which they run."""
 
     file: str | None
     text: str
@@ -54,7 +54,7 @@ class Document(Shape, frozen=True):
         return [step for entry in self.order for step in steps_of(entry)]
 
     def given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs of a run with their defaults, or an error that says which is missing, unknown or of another shape."""
+        """Return the inputs of a run with their defaults; InvalidArgument names a missing, unknown or invalid one."""
         for name in inputs:
             if name not in self.inputs:
                 takes = f"it takes {', '.join(self.inputs)}" if self.inputs else "it takes none"
@@ -65,16 +65,16 @@ class Document(Shape, frozen=True):
         for name, one in self.inputs.items():
             if name not in found:
                 raise InvalidArgument(
-                    f"workflow '{self.name}' needs the input '{name}'", remedy=f"Give it: store.start(workflow, {name}=...)."
+                    f"workflow '{self.name}' requires the input '{name}'", remedy=f"Pass it: store.start(workflow, {name}=...)."
                 )
             fault = None if one.schema is None else check(one.schema, found[name])
             if fault:
-                raise InvalidArgument(f"the input '{name}' of workflow '{self.name}' is not as declared: {fault}")
+                raise InvalidArgument(f"the input '{name}' of workflow '{self.name}' does not match its schema: {fault}")
         return found
 
 
 def parse(text: str, file: str | None = None) -> Document:
-    """Read the text of a document; InvalidWorkflow names the file, the line, and what would be allowed."""
+    """Parse the text of a document; InvalidWorkflow names the file, the line, and what is allowed."""
     reader, root = read(text, file)
     fields = reader.mapping(root, "a workflow", KEYS, required=["name", "steps"])
     entries = [read_entry(reader, node) for node in reader.sequence(fields["steps"], "steps")]
@@ -92,11 +92,13 @@ def parse(text: str, file: str | None = None) -> Document:
     inputs = {name: Input(name) for name in references.inputs} if declared is None else declared
     for name in inputs:
         if name in TAKEN:
-            reader.fail(fields["inputs"].line if "inputs" in fields else root.line, f"no input can be called '{name}'; choose another name")
+            reader.fail(
+                fields["inputs"].line if "inputs" in fields else root.line, f"an input cannot be called '{name}'; choose another name"
+            )
     return Document(
         file=file,
         text=text,
-        name=reader.named(fields["name"], "name", ID, "letters, digits, _ and -, beginning with a letter"),
+        name=reader.named(fields["name"], "name", ID, "made of letters, digits, _ and -, beginning with a letter"),
         version=_version(reader, fields["version"]) if "version" in fields else None,
         inputs=inputs,
         state=state,
@@ -110,9 +112,9 @@ def parse(text: str, file: str | None = None) -> Document:
 
 
 def _version(reader: Reader, node: Node) -> str:
-    """As it was written: 1.10 is not 1.1."""
+    """Return the version as it was written: 1.10 is not 1.1."""
     if isinstance(node.value, bool) or not isinstance(node.value, (str, int, float)) or not node.text.strip():
-        reader.fail(node.line, f"version must be text or a number, not {describe(node.value)}")
+        reader.fail(node.line, f"version must be text or a number, got {describe(node.value)}")
     return node.text
 
 
@@ -128,14 +130,14 @@ def _named(reader: Reader, fields: Mapping[str, Node], key: str) -> dict[str, No
 
 
 def _inputs(reader: Reader, node: Node) -> dict[str, Input]:
-    """A list of names; or a mapping from names to nothing (must be given), a default, or a schema with or without a default."""
+    """Read a list of names, or a mapping from names to nothing (required), a default, or a schema with or without a default."""
     if isinstance(node.value, list):
-        named = [reader.named(one, "an input", NAME, "a name: letters, digits and _") for one in node.value]
+        named = [reader.named(one, "an input", NAME, "a name of letters, digits and _") for one in node.value]
         return {name: Input(name) for name in named}
     found = {}
     for name, child in reader.mapping(node, "inputs").items():
         if not NAME.fullmatch(name):
-            reader.fail(node.lines[name], f"'{name}' is no name of an input: letters, digits and _")
+            reader.fail(node.lines[name], f"the name of an input must consist of letters, digits and _, got '{name}'")
         found[name] = _input(reader, name, child)
     return found
 
@@ -151,5 +153,5 @@ def _input(reader: Reader, name: str, node: Node) -> Input:
     default = node.value["default"].plain
     fault = check(schema, default)
     if fault:
-        reader.fail(node.value["default"].line, f"input '{name}': the default is not as declared: {fault}")
+        reader.fail(node.value["default"].line, f"input '{name}': the default does not match the schema: {fault}")
     return Input(name, schema, (default,))

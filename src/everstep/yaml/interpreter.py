@@ -1,7 +1,7 @@
-"""One run of a YAML workflow: goes through the entries in their order, and where gates lead.
+"""Executes one run of a YAML workflow: the entries in their order, and the jumps of gates.
 
-Everything that it decides (what is skipped, where a gate leads, what a step is given) follows from the document, the inputs and what is recorded;
-so a replay goes the same way. The state is changed here and nowhere else: by `state:` at the beginning and by `save:`.
+Every decision (which steps are skipped, which target a gate chooses, which input a step gets) follows from the document, the inputs and the
+records, so a replay takes the same path. Only this module changes the state: by `state:` at the beginning and by `save:`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from everstep.yaml.value import Value, copied
 
 
 class Walk:
-    """Drives one run of a document."""
+    """Executes one run of a document."""
 
     def __init__(self, document: Document, scope: Scope, calls: Calls):
         self._document = document
         self._scope = scope
         self._run = scope.run
         self._calls = calls
-        self._done: set[str] = set()  # in this round, with all that follows from it
+        self._done: set[str] = set()  # steps of this round whose end has been applied to the state
         self._rounds: dict[str, int] = {}
         self._total = len(document.steps)
 
     def go(self) -> Any:
-        """Run to the end; the result of the workflow."""
+        """Run to the end and return the result of the workflow."""
         for key, value in self._document.state.items():
             self._run.state[key] = self._scope.evaluate(value, f"state.{key}")
         place, order = 0, self._document.order
@@ -78,7 +78,7 @@ class Walk:
         self._rounds[step.id] = self._rounds.get(step.id, 0) + 1
         if self._rounds[step.id] > step.action.max_rounds:
             raise _refused(
-                step, "too many rounds", f"it led back to '{steps_of(order[target])[0].id}' {step.action.max_rounds} times already"
+                step, "too many rounds", f"it has already led back to '{steps_of(order[target])[0].id}' {step.action.max_rounds} times"
             )
         for entry in order[target : place + 1]:
             for again in steps_of(entry):
@@ -99,7 +99,7 @@ class Walk:
         return ended
 
     def _keep(self, step: Step, ended: Ended) -> None:
-        """Take note of an end, once: in the thread that drives the run, in the order of the document."""
+        """Apply the end of a step once: in the thread that executes the run, in the order of the document."""
         if step.id in self._done:
             return
         if step.save is not None and ended.status != "skipped":
@@ -128,7 +128,7 @@ class Walk:
     def _for_each(self, step: Step, each: Value) -> Ended:
         items = self._scope.evaluate(each, f"step '{step.id}': for_each")
         if not isinstance(items, (list, tuple)):
-            self._scope.fail(f"step '{step.id}': for_each gives a value of type {type(items).__name__}, and no list", each.line)
+            self._scope.fail(f"step '{step.id}': for_each must give a list, got a value of type {type(items).__name__}", each.line)
         tasks = [Task(self._calls.ready(step, {"item": item, "index": index})) for index, item in enumerate(items)]
         return Ended("succeeded", together(tasks, step.concurrency) if tasks else [])
 
@@ -142,7 +142,7 @@ class Walk:
         return Ended("succeeded", answer, gate.condition is None or self._holds(step, gate, answer=answer))
 
     def _decide(self, step: Step, gate: Gate, alone: bool) -> bool:
-        """Whether a condition holds; the checkpoint that a policy wants at gates is to know what came of it."""
+        """Evaluate a condition. The result is applied before it is recorded, so that a checkpoint that a policy makes at gates contains it."""
         passed = self._holds(step, gate)
         if alone:
             self._keep(step, Ended("succeeded", passed, passed))
@@ -166,5 +166,5 @@ def _text_of(step: Step) -> str:
 
 def _refused(step: Step, kind: str, message: str) -> StepFailed:
     error = StepFailed(step.id, kind, message)
-    error.remedy = f"Decide otherwise in a fork: store.resume(run_id, from_step={step.id + '#0'!r}); or correct the document."
+    error.remedy = f"Change the decision in a fork: store.resume(run_id, from_step={step.id + '#0'!r}); or correct the document."
     return error

@@ -1,4 +1,4 @@
-"""The calls that a YAML workflow makes: of Python functions and of commands, each as a step of the runtime."""
+"""The calls that a YAML workflow makes, of Python functions and of commands, each as a step of the runtime."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Keep = Callable[[Any], None]
 
 
 class Calls:
-    """Makes the calls of one run; `folder` is where commands run that don't say otherwise."""
+    """Makes the calls of one run; `folder` is the working folder of commands that do not set one."""
 
     def __init__(self, scope: Scope, callables: Mapping[str, Callable[..., Any]], folder: str | None):
         self._scope = scope
@@ -41,9 +41,9 @@ class Calls:
         self._folder = folder
 
     def ready(self, step: Step, names: Mapping[str, Any], keep: Keep | None = None) -> Callable[[], Any]:
-        """A call of a step, numbered and ready to run: those that run at the same time have their numbers before the first begins.
+        """Return a numbered call of a step, ready to run. Calls that run at the same time get their numbers before the first begins.
 
-        `keep` is told the result before it is recorded, so that the checkpoint of that moment knows of it.
+        `keep` gets the result before it is recorded, so that the checkpoint made then contains it.
         """
         arguments = self._evaluated(step.arguments, f"step '{step.id}': with", names)
         given: dict[str, Any] = {key: value for key, value in (("retry", step.retry), ("kind", step.kind)) if value is not None}
@@ -61,13 +61,13 @@ class Calls:
         return partial(drive, begin(attempt_of(self._run), _here(self._run), step.id, function, (), arguments, given))
 
     def skip(self, step: Step, why: str) -> Ended:
-        """Record that a step was skipped, with the next commit: should that be lost, the next attempt decides the same again."""
+        """Record with the next commit that a step was skipped. If that commit is lost, the next attempt decides the same again."""
         run = self._run
         if isinstance(run, OffRun):
             return SKIPPED
         ticket = begin(
             attempt_of(run), _here(run), step.id, _nothing, ("skipped",), {}, {}
-        )  # no call has this input, so each is told from the other
+        )  # no call has this input, so a skip differs from a call
         if ticket.run.dry:
             from everstep.runtime.steps import validate
 
@@ -82,7 +82,7 @@ class Calls:
         return {name: self._scope.evaluate(value, f"{what}.{name}", **names) for name, value in values.items()}
 
     def _input(self, step: Step, command: Command, arguments: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-        """What counts as the input of a command: all that is worked out for it. Its text is a matter of the document."""
+        """Return the input of a command: all evaluated values. Its text belongs to the document."""
         what = f"step '{step.id}': run"
         cwd = None if command.cwd is None else as_text(self._scope.evaluate(command.cwd, f"{what}.cwd", **names))
         given = {"with": arguments, "env": self._evaluated(command.env or {}, f"{what}.env", names), "cwd": cwd}
@@ -115,7 +115,9 @@ def _here(run: Run) -> Frame:
 
 
 def _keeping(function: Any, keep: Keep) -> Any:
-    """A function that tells its result. Not one with a timeout: given up, it goes on in its thread, where it must not touch the state."""
+    """Wrap a function so that it reports its result. Not one with a timeout: abandoned, it continues in its thread, where it must not touch
+    the state.
+    """
     plain, options = getattr(function, "__everstep__", None) or (function, StepOptions())
     if options.timeout is not None:
         return function
@@ -123,7 +125,7 @@ def _keeping(function: Any, keep: Keep) -> Any:
     @functools.wraps(plain)
     def call(**arguments: Any) -> Any:
         result = _finished(plain, arguments)
-        with suppress(Unstorable, LimitExceeded):  # the runtime is about to say so itself
+        with suppress(Unstorable, LimitExceeded):  # the runtime raises the same error when it records the result
             keep(result)
         return result
 
@@ -137,4 +139,4 @@ def _finished(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any
 
 
 def _nothing(_: str) -> None:
-    """What a skipped step does."""
+    """The function of a skipped step."""

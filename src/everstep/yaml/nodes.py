@@ -1,7 +1,7 @@
-"""From the text of a YAML document to nodes that know their line, and the questions that a reader asks them.
+"""Parses a YAML document to nodes that know their line, and checks the type of each.
 
-Scalars are read by the rules of YAML 1.2: only `true` and `false` are booleans, so that `yes`, `no` and `on` stay the words they are; there are no
-dates and no merge keys. Refused with the line: duplicate keys, keys that aren't text, tags, anchors that contain themselves, documents beyond the caps.
+Scalars follow YAML 1.2: only `true` and `false` are booleans, so that `yes`, `no` and `on` remain text; there are no dates and no merge
+keys. Refused with the line: duplicate keys, keys that aren't text, tags, anchors that contain themselves, documents beyond the limits.
 
 Relies on PyYAML (extra `yaml`) for the syntax only. Never builds an object that a document names.
 """
@@ -21,8 +21,8 @@ try:
 except ImportError as missing:
     raise InvalidArgument("YAML workflows need PyYAML, which is not installed", remedy="pip install 'everstep[yaml]'") from missing
 
-MOST_TEXT = 100_000  # what a run keeps of a definition: a longer one could not be compared on resume
-MOST_NODES = 50_000  # after aliases are followed: nine lines of aliases can stand for a billion nodes
+MOST_TEXT = 100_000  # the limit of a definition that a run keeps: a longer one could not be compared on resume
+MOST_NODES = 50_000  # after following aliases: nine lines of aliases can expand to a billion nodes
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -61,10 +61,10 @@ class Node(Shape, frozen=True):
 
 
 def read(text: str, file: str | None = None) -> tuple[Reader, Node]:
-    """The nodes of a document, and the reader that raises its errors."""
+    """Parse a document to nodes; the reader raises its errors."""
     reader = Reader(file)
     if len(text) > MOST_TEXT:
-        reader.fail(1, f"the document has {len(text):,} characters; at most {MOST_TEXT:,} are read")
+        reader.fail(1, f"the document must have at most {MOST_TEXT:,} characters, got {len(text):,}")
     try:
         root = yaml.compose(text, _Loader)
         if root is None:
@@ -73,15 +73,15 @@ def read(text: str, file: str | None = None) -> tuple[Reader, Node]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" at column {mark.column + 1}" if mark else ""
-        reader.fail(mark.line + 1 if mark else 1, f"no YAML: {error.problem or error.context}{where}", error)
+        reader.fail(mark.line + 1 if mark else 1, f"invalid YAML: {error.problem or error.context}{where}", error)
     except yaml.YAMLError as error:
-        reader.fail(1, f"no YAML: {str(error).splitlines()[0]}", error)
+        reader.fail(1, f"invalid YAML: {str(error).splitlines()[0]}", error)
     except RecursionError as error:
         reader.fail(1, "the document is nested too deeply", error)
 
 
 class _Converter:
-    """PyYAML's nodes into ours."""
+    """Converts PyYAML's nodes to ours."""
 
     def __init__(self, reader: Reader):
         self._reader = reader
@@ -92,7 +92,7 @@ class _Converter:
         line = node.start_mark.line + 1
         self._count += 1
         if self._count > MOST_NODES:
-            self._reader.fail(line, f"the document has more than {MOST_NODES:,} values")
+            self._reader.fail(line, f"the document must have at most {MOST_NODES:,} values")
         if id(node) in self._open:
             self._reader.fail(line, "an anchor contains itself")
         self._open.add(id(node))
@@ -115,14 +115,14 @@ class _Converter:
             if not isinstance(key.value, str):
                 self._reader.fail(key.line, f"the key {key.text or 'here'} is not text; put it in quotes")
             if key.value in children:
-                self._reader.fail(key.line, f"the key '{key.value}' stands here twice; the first is in line {lines[key.value]}")
+                self._reader.fail(key.line, f"duplicate key '{key.value}'; the first one is in line {lines[key.value]}")
             children[key.value], lines[key.value] = self.convert(value_node), key.line
         return Node(children, line, lines=lines)
 
     def _scalar(self, node: yaml.Node, line: int) -> Node:
         text = str(node.value)
         if any("\ud800" <= char <= "\udfff" for char in text):
-            self._reader.fail(line, "half a character (a lone surrogate) cannot be stored")
+            self._reader.fail(line, "the text contains a lone surrogate, which cannot be stored")
         kind = node.tag.removeprefix(_TAG)
         if kind == "str":
             return Node(text, line, text)
@@ -132,16 +132,14 @@ class _Converter:
         try:
             return Node(_value_of(kind, text), line, text)
         except ValueError as error:  # thousands of digits
-            self._reader.fail(line, f"{text[:20]}… is too long for a number", error)
+            self._reader.fail(line, f"{text[:20]}… has too many digits for a number", error)
 
     def _plain_tag(self, node: yaml.Node, kind: str, line: int) -> None:
         if node.tag != _TAG + kind:
             self._refuse_tag(node, line)
 
     def _refuse_tag(self, node: yaml.Node, line: int) -> NoReturn:
-        self._reader.fail(
-            line, f"the tag {node.tag.replace(_TAG, '!!')} is not allowed; a workflow is made of plain text, numbers, lists and mappings"
-        )
+        self._reader.fail(line, f"the tag {node.tag.replace(_TAG, '!!')} is not allowed; use plain text, numbers, lists and mappings")
 
 
 def _value_of(kind: str, text: str) -> Any:
@@ -155,7 +153,7 @@ def _value_of(kind: str, text: str) -> Any:
 
 
 class Reader:
-    """Asks nodes for what a workflow needs, and says in which line it isn't there."""
+    """Reads the values that a workflow needs from nodes, and names the line of a missing or wrong one."""
 
     def __init__(self, file: str | None = None):
         self.file = file
@@ -164,7 +162,7 @@ class Reader:
         raise InvalidWorkflow(message, self.file, line) from cause
 
     def parse(self, node: Node, what: str, parser: Any) -> Any:
-        """Hand the plain value to a parser of another module, and put the line to its errors."""
+        """Pass the plain value to a parser of another module, and add the line to its errors."""
         try:
             return parser(node.plain)
         except EverstepError as error:
@@ -172,7 +170,7 @@ class Reader:
 
     def mapping(self, node: Node, what: str, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
         if not isinstance(node.value, dict):
-            self.fail(node.line, f"{what} must be a mapping, not {describe(node.value)}{_listed('its keys', allowed)}")
+            self.fail(node.line, f"{what} must be a mapping, got {describe(node.value)}{_listed('its keys', allowed)}")
         for key in node.value:
             if allowed is not None and key not in allowed:
                 self.fail(node.lines[key], f"{what} has no key '{key}'{suggestion(key, allowed)}; allowed: {', '.join(sorted(allowed))}")
@@ -183,38 +181,39 @@ class Reader:
 
     def sequence(self, node: Node, what: str) -> list[Node]:
         if not isinstance(node.value, list):
-            self.fail(node.line, f"{what} must be a list, not {describe(node.value)}")
+            self.fail(node.line, f"{what} must be a list, got {describe(node.value)}")
         return list(node.value)
 
     def text(self, node: Node, what: str) -> str:
         if not isinstance(node.value, str) or not node.value.strip():
-            self.fail(node.line, f"{what} must be text, not {describe(node.value)}")
+            self.fail(node.line, f"{what} must be text, got {describe(node.value)}")
         return node.value
 
     def named(self, node: Node, what: str, pattern: re.Pattern[str], form: str) -> str:
         if not isinstance(node.value, str) or not pattern.fullmatch(node.value):
-            self.fail(node.line, f"{what} must be {form}, not {describe(node.value)}")
+            self.fail(node.line, f"{what} must be {form}, got {describe(node.value)}")
         return node.value
 
     def integer(self, node: Node, what: str, least: int, most: int) -> int:
         if type(node.value) is not int or not least <= node.value <= most:
-            self.fail(node.line, f"{what} must be a whole number from {least} to {most:,}, not {describe(node.value)}")
+            self.fail(node.line, f"{what} must be an integer from {least} to {most:,}, got {describe(node.value)}")
         return node.value
 
     def seconds(self, node: Node, what: str) -> float:
-        """A time: a number of seconds, or text such as 90s, 5m, 1h30m, 2d."""
+        """Read a duration: a number of seconds, or text such as 90s, 5m, 1h30m, 2d."""
         found = node.value
         if isinstance(found, str) and re.fullmatch(r"(?:\d+(?:\.\d+)?[smhdw])+", found):
             found = sum(float(n) * UNITS[unit] for n, unit in re.findall(r"([\d.]+)([smhdw])", found))
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 100 * 366 * 86_400:
             self.fail(
-                node.line, f"{what} must be a number of seconds above 0, or text such as 90s, 5m, 1h30m, 2d, not {describe(node.value)}"
+                node.line,
+                f"{what} must be a number of seconds greater than 0, or text such as 90s, 5m, 1h30m, 2d, got {describe(node.value)}",
             )
         return float(found)
 
 
 def describe(value: Any) -> str:
-    """A value of a document, for a message."""
+    """Describe a value of a document, for a message."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

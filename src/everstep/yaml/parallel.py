@@ -1,7 +1,7 @@
-"""Steps of a YAML workflow that run at the same time, each in a thread that knows the run it belongs to.
+"""Runs steps of a YAML workflow at the same time, each in a thread that knows its run.
 
-When one fails, no further one begins and those that run are waited for; then the first error, in the order of the document, is raised, and it knows of
-all steps that failed, so that a resume runs all of them again. One that waits at a gate holds up only those that need it.
+When one fails, no further one begins, and running ones are awaited. Then the first error, in the order of the document, is raised. It lists
+all steps that failed, so that a resume runs all of them again. A step that waits at a gate blocks only the steps that need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from everstep.yaml.shell import wait_for
 
 
 class Task(Shape):
-    """Something to do, after the tasks that it needs."""
+    """A function to call after the tasks that it needs."""
 
     do: Callable[[], Any]
     needs: Sequence[Task] = ()
@@ -32,10 +32,12 @@ class Task(Shape):
 
 
 def together(tasks: Sequence[Task], concurrency: int) -> list[Any]:
-    """The results in the order of the tasks. No task stands before one that it needs, so that the threads never all wait for each other."""
+    """Run the tasks and return their results in order. Every task comes after the tasks that it needs, so the threads never all wait for
+    each other.
+    """
     line = _Line(tasks)
     if concurrency == 1 or len(tasks) == 1:
-        line.work()  # in the thread that drives the run, where checkpoints can be made
+        line.work()  # in the thread that executes the run, where checkpoints can be made
     else:
         ends = [threading.Event() for _ in range(min(concurrency, len(tasks)))]
         for over in ends:
@@ -46,7 +48,7 @@ def together(tasks: Sequence[Task], concurrency: int) -> list[Any]:
 
 
 def _wait(ends: Sequence[threading.Event], line: _Line) -> None:
-    """Until all have ended. A first signal lets those that work finish what they do; a second one leaves them to themselves."""
+    """Wait for all threads. After a first signal, running tasks finish; after a second one, their threads are abandoned."""
     held: Suspended | None = None
     for over in ends:
         while not over.is_set():
@@ -62,7 +64,7 @@ def _wait(ends: Sequence[threading.Event], line: _Line) -> None:
 
 
 class _Line:
-    """Hands out tasks, one after the other, to whoever has nothing to do."""
+    """Hands out tasks, one after the other, to threads that are idle."""
 
     def __init__(self, tasks: Sequence[Task]):
         self._left = list(reversed(tasks))
@@ -70,7 +72,7 @@ class _Line:
         self.stopped = False
 
     def work_until(self, over: threading.Event) -> None:
-        """Work in a thread, and say when there is nothing left to do."""
+        """Work in a thread, and set `over` when no task is left."""
         try:
             self.work()
         finally:
@@ -92,13 +94,13 @@ class _Line:
         task.begun = True
         try:
             task.result = task.do()
-        except BaseException as error:  # noqa: BLE001 -- raised by `parallel`, in the thread that drives the run
+        except BaseException as error:  # noqa: BLE001 -- raised by `_raise`, in the thread that executes the run
             task.error = error
             self.stopped |= not isinstance(error, Waiting)
 
 
 def _raise(tasks: Sequence[Task]) -> None:
-    """What stops the run goes before what fails it, and that before what lets it wait."""
+    """Raise the most important error: one that stops the run before a failure, and a failure before a wait."""
     errors = [task.error for task in tasks if task.error is not None]
     if not errors:
         return
@@ -107,5 +109,5 @@ def _raise(tasks: Sequence[Task]) -> None:
     first = (stopping or failures or errors)[0]
     if failures and first is failures[0] and not isinstance(first, Suspended):
         for other in failures[1:]:
-            first.add_note(f"At the same time failed: {type(other).__name__}: {other}")
+            first.add_note(f"Another step failed at the same time: {type(other).__name__}: {other}")
     raise first

@@ -1,7 +1,7 @@
-"""What the entries of a YAML workflow say about each other: who runs after whom, and who may refer to whom.
+"""Relations between the entries of a YAML workflow: the order in which they run, and their references to each other.
 
-Entries run one after the other: those without `needs` in the order of the document, one with `needs` as soon as all of them have run
-and no entry before it is ready. So the order is the same in every run and every replay. What a step refers to must have run before it.
+Entries run one after the other: those without `needs` in the order of the document, one with `needs` as soon as all of them have run and no
+entry before it is ready. So the order is the same in every run and every replay. A step may only refer to steps that ran before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from everstep.yaml.step import Entry, Group, Step
 from everstep.yaml.value import Value
 
 OF_A_STEP = ("result", "status", "passed")
-Needs = Mapping[str, Mapping[str, int]]  # a name, the names that it needs, the line of each
+Needs = Mapping[str, Mapping[str, int]]  # a name, the names that it needs, and the line of each
 
 
 def steps_of(entry: Entry) -> tuple[Step, ...]:
@@ -26,13 +26,13 @@ def steps_of(entry: Entry) -> tuple[Step, ...]:
 
 
 def ordered(reader: Reader, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries in the order in which they run; the members of a group in one in which none stands before what it needs."""
+    """Return the entries in the order in which they run; members of a group are sorted so that each comes after the members that it needs."""
     _check_ids(reader, entries)
     names = {step.id: _name(entry) for entry in entries for step in steps_of(entry)}
     for step in (s for entry in entries for s in steps_of(entry)):
         for needed, line in step.needs.items():
             if needed not in names:
-                reader.fail(line, f"step '{step.id}' needs '{needed}', which is no step here{suggestion(needed, names)}")
+                reader.fail(line, f"step '{step.id}' needs '{needed}', but there is no such step{suggestion(needed, names)}")
     entries = [_with_sorted_members(reader, entry) if isinstance(entry, Group) else entry for entry in entries]
     by_name = {_name(entry): entry for entry in entries}
     needs = {
@@ -46,7 +46,7 @@ def _check_ids(reader: Reader, entries: Sequence[Entry]) -> None:
     lines: dict[str, int] = {}
     for step in (s for e in entries for s in steps_of(e)):
         if step.id in lines:
-            reader.fail(step.line, f"the id '{step.id}' is taken by the step in line {lines[step.id]}")
+            reader.fail(step.line, f"duplicate id '{step.id}'; the step in line {lines[step.id]} has the same id")
         lines[step.id] = step.line
 
 
@@ -61,7 +61,7 @@ def _with_sorted_members(reader: Reader, group: Group) -> Group:
 
 
 def _sorted(reader: Reader, needs: Needs) -> list[str]:
-    """Each time the first whose needs are met."""
+    """Sort names: repeatedly take the first one whose needs are met."""
     left = dict(needs)
     done: list[str] = []
     while left:
@@ -80,18 +80,18 @@ def _refuse_cycle(reader: Reader, left: Needs) -> None:
         walk.append(following)
     cycle = [*walk[walk.index(following) :], following]
     words = ", ".join(f"{one} needs {other}" for one, other in pairwise(cycle))
-    reader.fail(left[walk[-1]][following], f"needs go round in a circle: {words}")
+    reader.fail(left[walk[-1]][following], f"needs form a cycle: {words}")
 
 
 class References:
-    """Checks what expressions name; notes the inputs that they name."""
+    """Checks the names that expressions refer to, and collects the inputs among them."""
 
     def __init__(self, reader: Reader, order: Sequence[Entry], inputs: Collection[str] | None):
         self._reader = reader
         self._steps = {step.id: step for entry in order for step in steps_of(entry)}
         self._order = order
         self._inputs = inputs
-        self.inputs: dict[str, None] = {}  # in the order of their first mention
+        self.inputs: dict[str, None] = {}  # in the order of their first use
 
     def check_steps(self) -> None:
         before: set[str] = set()
@@ -103,7 +103,7 @@ class References:
             before.update(inside)
 
     def check_values(self, what: str, values: Iterable[Value], roots: Collection[str]) -> None:
-        """Values that stand outside of the steps."""
+        """Check values outside of the steps."""
         for value in values:
             self._check(what, value, roots, self._steps.keys())
 
@@ -136,18 +136,18 @@ class References:
     def _step_fault(self, members: list[Any], before: Collection[str]) -> str | None:
         if not members or members[0] not in self._steps:
             known = suggestion(str(members[0]), self._steps) if members else "; write steps.<id>.result"
-            return f"there is no step '{members[0]}'{known}" if members else f"'steps' alone names no step{known}"
+            return f"there is no step '{members[0]}'{known}" if members else f"'steps' must be followed by the id of a step{known}"
         step = self._steps[members[0]]
         allowed = OF_A_STEP if isinstance(step.action, Gate) else OF_A_STEP[:2]
         if len(members) < 2 or members[1] not in allowed:
-            return f"steps.{step.id} is followed by {', '.join('.' + name for name in allowed)}"
+            return f"steps.{step.id} must be followed by {', '.join('.' + name for name in allowed)}"
         if step.id not in before:
             return f"steps.{step.id} has not run at that point; add needs: [{step.id}]"
         return None
 
     def _input_fault(self, members: list[Any]) -> str | None:
         if not members or not isinstance(members[0], str):
-            return "'inputs' is followed by the name of one, such as inputs.topic"
+            return "'inputs' must be followed by the name of an input, such as inputs.topic"
         self.inputs[members[0]] = None
         if self._inputs is not None and members[0] not in self._inputs:
             return f"there is no input '{members[0]}'{suggestion(members[0], self._inputs)}; declared: {', '.join(self._inputs) or 'none'}"
@@ -155,7 +155,7 @@ class References:
 
 
 def check_jumps(reader: Reader, order: Sequence[Entry]) -> None:
-    """Where gates lead to: a word, or a step that stands by itself."""
+    """Check the targets of gates: a keyword, or a step outside of parallel groups."""
     targets = {entry.id for entry in order if isinstance(entry, Step)}
     for entry in order:
         for step in steps_of(entry):
@@ -168,7 +168,7 @@ def _check_jump(reader: Reader, step: Step, gate: Gate, targets: set[str]) -> No
         if where in NEXT or where in targets:
             continue
         allowed = (
-            f"{', '.join(NEXT)}, or the id of a step that stands in no parallel group"
+            f"{', '.join(NEXT)}, or the id of a step outside of parallel groups"
             if targets
             else f"{', '.join(NEXT)} (inside a parallel group)"
         )

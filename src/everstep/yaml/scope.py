@@ -1,4 +1,4 @@
-"""What the expressions of a YAML workflow can see at one point of a run: its inputs, its state, and the steps that have ended."""
+"""The names that expressions of a YAML workflow can use at one point of a run: its inputs, its state, and the steps that have ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from everstep.yaml.value import Value
 
 
 class Ended(Shape, frozen=True):
-    """How a step ended. Its fields are what stands behind `steps.<id>.`"""
+    """The end of a step, with the fields that expressions read as `steps.<id>.…`."""
 
     status: str
     result: Any = None
@@ -25,7 +25,7 @@ SKIPPED = Ended("skipped")
 
 
 class Scope:
-    """`ended` grows as the run goes on; the members of a parallel group add to it from their threads, each for itself."""
+    """The names for expressions. `ended` grows with the run; each member of a parallel group adds its own end from its own thread."""
 
     def __init__(self, run: Run | OffRun, file: str | None, inputs: Mapping[str, Any]):
         self.run = run
@@ -34,7 +34,7 @@ class Scope:
         self._inputs = inputs
 
     def evaluate(self, value: Value, what: str, **names: Any) -> Any:
-        """The value, a copy; InvalidWorkflow with the line of what cannot be worked out."""
+        """Evaluate a value and return a copy; InvalidWorkflow names the line of an expression that cannot be evaluated."""
         try:
             return value.evaluate({"inputs": self._inputs, "state": self.run.state, "steps": self.ended, **names})
         except ExpressionError as error:

@@ -1,11 +1,11 @@
-"""Run a command of a YAML workflow through /bin/sh and keep what it printed.
+"""Runs a command of a YAML workflow through /bin/sh and keeps its output.
 
-Values reach a command only as environment variables: a text put into the command itself would be read as code as soon as it holds a quote, a
-semicolon or a `$(`. The command gets a process group of its own: a Ctrl-C for the program doesn't hit the command that the program waits for, and
-all that the command started can be ended with it, at a timeout and when the call is left early.
+Values reach a command only as environment variables: in the text of the command, a value with a quote, a semicolon or a `$(` would be
+executed as code. The command has its own process group, so a Ctrl-C meant for the program does not reach it, and everything that it started
+can be ended with it, at a timeout or when the call is abandoned.
 
-The call returns when the command has ended and nobody holds its output open: what it left in the background counts as a part of it, unless its
-output goes elsewhere. A program that is killed by force can't clean up; then the command goes on by itself.
+The call returns when the command has ended and no process holds its output open: background processes count as part of the command unless
+they redirect their output. A program that is killed cannot clean up; then the command continues without it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any
 
 from everstep.errors import InvalidArgument, StepFailed, StepTimeout
 
-MOST_KEPT = 1 << 20  # bytes of each stream, the last ones
+MOST_KEPT = 1 << 20  # the last bytes of each stream that are kept
 TAIL = 2_000  # characters of stderr in an error
-GRACE_SECONDS = 1.0  # between asking a group to end and ending it
+GRACE_SECONDS = 1.0  # between SIGTERM and SIGKILL for a group
 BLINK_SECONDS = 0.5
 _BLOCK = 1 << 16
 _running: set[int] = set()
 
 
 class _Tail:
-    """The last bytes of a stream, so that no output can fill the memory."""
+    """The last bytes of a stream, so that no output can exhaust memory."""
 
     def __init__(self) -> None:
         self._blocks: deque[bytes] = deque()
@@ -48,16 +48,17 @@ class _Tail:
             self._kept -= len(self._blocks.popleft())
 
     def text(self) -> tuple[str, int]:
-        """What was kept, without the newlines at its end, and how many bytes before it were not."""
+        """Return the kept text without trailing newlines, and the number of bytes dropped before it."""
         data = b"".join(self._blocks)[-MOST_KEPT:]
         return data.decode("utf-8", "replace").rstrip("\r\n"), self._all - len(data)
 
 
 class _Command(Thread):
-    """A command on its way: starts it, reads both of its streams to their ends, waits for it. So one `join` with a timeout waits for all.
+    """A running command: starts it, reads both of its streams to their ends, and waits for it. So one wait with a timeout covers
+    everything.
 
-    It is started in a thread of its own because a signal raises in the main thread only, be it in the middle of starting a process: there,
-    the process would be lost without anybody knowing its id.
+    The process is started in a separate thread because signals raise only in the main thread. Raised in the middle of starting a process,
+    one would lose the process before its id is known.
     """
 
     def __init__(self, command: str, cwd: str | None, environment: Mapping[str, str]):
@@ -65,7 +66,7 @@ class _Command(Thread):
         self._given = (command, cwd, environment)
         self._begun = Event()
         self.over = Event()
-        self.called_off = False  # a thread that has not begun yet has nothing to begin
+        self.called_off = False  # a thread that has not begun yet must not start the process
         self._pid: int | None = None
         self.out, self.err = _Tail(), _Tail()
         self.code = 0
@@ -88,7 +89,7 @@ class _Command(Thread):
 
     def _start_process(self) -> subprocess.Popen[bytes]:
         command, cwd, environment = self._given
-        process = subprocess.Popen(  # noqa: S603 -- the command stands in a document that the program itself loads
+        process = subprocess.Popen(  # noqa: S603 -- the command comes from a document that the program itself loads
             ["/bin/sh", "-c", command],
             cwd=cwd,
             env={**os.environ, **environment},
@@ -116,7 +117,7 @@ class _Command(Thread):
                         selector.unregister(key.fileobj)
 
     def end(self) -> None:
-        """End the whole group: first ask, then by force, also those that keep silent. Who left the group by itself goes on."""
+        """End the whole group: SIGTERM, then SIGKILL, also if its output is already closed. A process that left the group keeps running."""
         self._begun.wait()
         for kill in (signal.SIGTERM, signal.SIGKILL):
             if self._pid is not None:
@@ -127,18 +128,20 @@ class _Command(Thread):
 def run_command(
     command: str, name: str, *, cwd: str | None, environment: Mapping[str, str], ok: Collection[int] = (0,), timeout: float | None = None
 ) -> dict[str, Any]:
-    """The result of a command: stdout, stderr, code, and how many bytes of both were cut off at their beginning.
+    """Run a command; the result has stdout, stderr, code, and the number of bytes cut off at the beginning of both.
 
-    StepFailed with the end of stderr if the exit code is none of `ok`, StepTimeout if it takes longer than `timeout` seconds.
+    Raises StepFailed with the end of stderr if the exit code is not in `ok`, and StepTimeout after `timeout` seconds.
     """
     for key, value in environment.items():
         if "\0" in value:
-            raise InvalidArgument(f"step {name}: the value for ${key} holds a NUL character, which no environment variable can")
+            raise InvalidArgument(
+                f"step {name}: the value for ${key} must not contain a NUL character; environment variables cannot hold one"
+            )
     running = _Command(command, cwd, environment)
     try:
         running.start()
         if not wait_for(running.over, timeout):
-            raise StepTimeout(f"step {name} took longer than {timeout:g} s; its command and all that it had started were ended")
+            raise StepTimeout(f"step {name} took longer than {timeout:g} s; its command and everything that it started were ended")
     finally:
         running.called_off = True
         if running.ident is not None and not running.over.is_set():
@@ -149,9 +152,10 @@ def run_command(
 
 
 def wait_for(over: Event, timeout: float | None = None) -> bool:
-    """Wait for the end of a thread, and look up now and then: a signal that comes just before the main thread blocks is heard only when it wakes.
+    """Wait for the end of a thread, and wake up regularly: a signal that arrives just before the main thread blocks is handled only when it
+    wakes up.
 
-    Not by `join`: where a signal raises inside it, Python 3.11 and 3.12 take the thread for one that has ended.
+    Does not use `join`: if a signal raises inside it, Python 3.11 and 3.12 treat the thread as ended.
     """
     end = None if timeout is None else time.monotonic() + timeout
     while not over.is_set():
@@ -172,12 +176,12 @@ def _result(name: str, ended: _Command, ok: Collection[int]) -> dict[str, Any]:
 
 
 def _kill(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # nobody is left
+    with suppress(ProcessLookupError, PermissionError):  # the group has already ended
         os.killpg(group, number)
 
 
 @atexit.register
 def _end_all() -> None:
-    """A program that exits while a thread of it waits for a command: the thread is not waited for, so its command is ended here."""
+    """End the commands of threads that still wait when the program exits: these daemon threads are not joined."""
     for pid in list(_running):
         _kill(pid, signal.SIGKILL)

@@ -1,6 +1,7 @@
 """One entry under `steps:` of a YAML workflow: a step that runs something, a gate, or a group of steps that run at the same time.
 
-Reads and checks what can be known from the entry alone; `plan` checks what entries say about each other. Never imports what `run:` names.
+Checks everything that can be known from the entry alone; `plan` checks the relations between entries. Never imports the callable that
+`run:` names.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
 
 class Step(Shape, frozen=True):
-    """A step or a gate of the document; `plain` is the entry as it was written, for comparing two documents."""
+    """A step or a gate of the document; `plain` is the entry as it was written, to compare two documents."""
 
     id: str
     line: int
     action: Call | Command | Gate
     plain: Mapping[str, Any]
     arguments: Mapping[str, Value]
-    needs: Mapping[str, int]  # ids, with the line where each is named
+    needs: Mapping[str, int]  # ids, with the line that names each
     when: Value | None = None
     for_each: Value | None = None
     concurrency: int = 1
@@ -42,7 +43,7 @@ class Step(Shape, frozen=True):
     save: str | None = None
 
     def values(self) -> Iterator[tuple[str, Value]]:
-        """Everything in it that may refer to something, with the name of its key."""
+        """Yield every value that may contain expressions, with the name of its key."""
         for name, value in self.arguments.items():
             yield f"with.{name}", value
         if self.when is not None:
@@ -73,7 +74,7 @@ Entry = Step | Group
 
 
 def read_entry(reader: Reader, node: Node) -> Entry:
-    """One item of the list under `steps:`."""
+    """Read one item of the list under `steps:`."""
     if isinstance(node.value, dict) and "parallel" in node.value:
         fields = reader.mapping(node, "a parallel group", GROUP_KEYS)
         members = reader.sequence(fields["parallel"], "parallel")
@@ -85,16 +86,16 @@ def read_entry(reader: Reader, node: Node) -> Entry:
 
 
 def read_step(reader: Reader, node: Node) -> Step:
-    """A step or a gate."""
+    """Read a step or a gate."""
     known = (*WORK_KEYS, "gate", "parallel")
     fields = reader.mapping(node, "a step", {*known, *RUN_KEYS}, required=["id"])
-    what = f"step '{reader.named(fields['id'], 'id', ID, 'letters, digits, _ and -, beginning with a letter')}'"
+    what = f"step '{reader.named(fields['id'], 'id', ID, 'made of letters, digits, _ and -, beginning with a letter')}'"
     for key in RUN_KEYS:
         if key in fields:
             form = f"{key}: …" if key in ("python", "shell") else f"shell: …, {key}: …"
-            reader.fail(node.lines[key], f"'{key}' does not stand in a step itself; write run: {{{form}}}")
+            reader.fail(node.lines[key], f"'{key}' is not a key of a step; write run: {{{form}}}")
     if "parallel" in fields:
-        reader.fail(node.lines["parallel"], "a parallel group stands directly under steps, and has no id")
+        reader.fail(node.lines["parallel"], "a parallel group must be directly under steps, without an id")
     if ("run" in fields) == ("gate" in fields):
         reader.fail(node.line, f"{what} has {'both run and' if 'run' in fields else 'neither run nor'} gate; it needs one of them")
     _fitting(reader, node, what, GATE_KEYS if "gate" in fields else WORK_KEYS)
@@ -104,9 +105,9 @@ def read_step(reader: Reader, node: Node) -> Step:
 def _fitting(reader: Reader, node: Node, what: str, allowed: Collection[str]) -> None:
     for key in node.value:
         if key not in allowed:
-            reader.fail(node.lines[key], f"{what} is a gate and takes no '{key}'; allowed: {', '.join(sorted(allowed))}")
+            reader.fail(node.lines[key], f"{what} is a gate, and a gate has no '{key}'; allowed: {', '.join(sorted(allowed))}")
     if node.value["id"].value in NEXT:
-        reader.fail(node.lines["id"], f"the id '{node.value['id'].value}' has a meaning of its own in gates; choose another")
+        reader.fail(node.lines["id"], f"the id '{node.value['id'].value}' is reserved for gates; choose another one")
 
 
 def _read_step(reader: Reader, node: Node, fields: dict[str, Node], what: str) -> Step:
@@ -126,7 +127,7 @@ def _read_step(reader: Reader, node: Node, fields: dict[str, Node], what: str) -
         retry=given("retry", read_retry),
         timeout=given("timeout", Reader.seconds),
         kind=given("kind", Reader.text),
-        save=given("save", Reader.named, NAME, "a name: letters, digits and _"),
+        save=given("save", Reader.named, NAME, "a name of letters, digits and _"),
     )
 
 
@@ -138,7 +139,7 @@ def _arguments(reader: Reader, node: Node, what: str) -> dict[str, Value]:
     fields = reader.mapping(node, what)
     for name in fields:
         if not NAME.fullmatch(name):
-            reader.fail(node.lines[name], f"{what}: '{name}' is no name of an argument: letters, digits and _")
+            reader.fail(node.lines[name], f"{what}: the name of an argument must consist of letters, digits and _, got '{name}'")
     return {name: read_value(reader, child, f"{what}.{name}") for name, child in fields.items()}
 
 
@@ -148,7 +149,7 @@ def _needs(reader: Reader, node: Node, what: str) -> dict[str, int]:
 
 
 def read_retry(reader: Reader, node: Node, what: str) -> Any:
-    """A number of attempts, or a mapping; times may be written like 5s or 2m."""
+    """Read a number of attempts, or a mapping; times may be written like 5s or 2m."""
     if isinstance(node.value, dict):
         times = {
             k: Node(reader.seconds(v, f"{what}.{k}"), v.line)

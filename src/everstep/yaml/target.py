@@ -1,6 +1,6 @@
-"""Find the Python callables that a YAML workflow names, when the program loads the document.
+"""Finds the Python callables that a YAML workflow names, when the program loads the document.
 
-The program chose the document, so it chose these names; a document that comes out of a store is never given to this module.
+The program chose the document, and with it these names. Documents from a store are never passed to this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from everstep.yaml.step import Step
 
 
 def callables(document: Document) -> dict[str, Callable[..., Any]]:
-    """The callable of each step that has one; InvalidWorkflow names the line of one that is not there or does not take its arguments."""
+    """Map each step that calls Python to its callable; InvalidWorkflow names the line of a missing one, or of one that does not accept its
+    arguments.
+    """
     found = {}
     for step in document.steps:
         if isinstance(step.action, Call):
@@ -32,7 +34,7 @@ def _find(document: Document, call: Call) -> Any:
     module_name, _, path = call.target.partition(":")
     try:
         value: Any = importlib.import_module(module_name)
-    except Exception as error:  # whatever the module raises, the reader wants to know which line asked for it
+    except Exception as error:  # a module may raise anything; the message names the line that imports it
         raise InvalidWorkflow(
             f"{call.target}: {module_name} cannot be imported: {type(error).__name__}: {error}", document.file, call.line
         ) from error
@@ -44,21 +46,21 @@ def _find(document: Document, call: Call) -> Any:
             )
         value = getattr(value, name)
     if not callable(value):
-        raise InvalidWorkflow(f"{call.target} is a value of type {type(value).__name__} and cannot be called", document.file, call.line)
+        raise InvalidWorkflow(f"{call.target} must be callable, got a value of type {type(value).__name__}", document.file, call.line)
     return value
 
 
 def _fitting(document: Document, step: Step, call: Call, function: Any) -> Any:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # written in C, without one: the call will tell
+    except (TypeError, ValueError):  # written in C, without a signature: the call itself will check the arguments
         return function
     try:
         signature.bind(**dict.fromkeys(step.arguments))
     except TypeError as error:
         takes = ", ".join(signature.parameters) or "nothing"
         raise InvalidWorkflow(
-            f"step '{step.id}': with does not fit {call.target}: {error}; it takes {takes}", document.file, step.line
+            f"step '{step.id}': invalid arguments (with) for {call.target}: {error}; it takes {takes}", document.file, step.line
         ) from error
     return function
 
@@ -68,5 +70,5 @@ def _check_variables(document: Document, step: Step) -> None:
     for name in step.arguments:
         if name.upper() in seen:
             both = f"'{seen[name.upper()]}' and '{name}'"
-            raise InvalidWorkflow(f"step '{step.id}': with: {both} would be the same variable of the command", document.file, step.line)
+            raise InvalidWorkflow(f"step '{step.id}': with: {both} would become the same environment variable", document.file, step.line)
         seen[name.upper()] = name

@@ -1,7 +1,8 @@
-"""A value of a YAML workflow, with the expressions in it: what stands under `with:`, `env:`, `state:`, `ask:`.
+"""A value of a YAML workflow and the expressions in it, under `with:`, `env:`, `state:`, `ask:`.
 
-A text that is exactly `${expression}` becomes the value of the expression, of whatever type; in a longer text it is put in as text.
-What comes out is a copy: a step that changes its argument in place must not change the result of an earlier step, which a replay would not repeat.
+A text that is exactly `${expression}` becomes the value of the expression, of any type; inside a longer text, the value is inserted as
+text. Evaluation returns copies: a step that changes its argument in place must not change the result of an earlier step, because a replay
+would not repeat that change.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from everstep.yaml.nodes import Node, Reader
 
 
 def copied(value: Any) -> Any:
-    """The value as it would come out of the journal."""
+    """Copy a value through the codec, so that it equals the one a replay reads from the journal."""
     return value if value is None or type(value) in (str, int, float, bool) else decode(encode(value, "value"))
 
 
@@ -44,7 +45,7 @@ class Value(Shape, frozen=True):
         return content
 
     def expressions(self) -> Iterator[tuple[Expression, int]]:
-        """All expressions, each with its line."""
+        """Yield all expressions, each with its line."""
         content = self.content
         if isinstance(content, Expression):
             yield content, self.line
@@ -57,7 +58,7 @@ class Value(Shape, frozen=True):
 
 
 def read_value(reader: Reader, node: Node, what: str) -> Value:
-    """Any value, with `${...}` in its texts."""
+    """Read any value, with `${...}` in its texts."""
     content = node.value
     if isinstance(content, dict):
         return Value({key: read_value(reader, child, f"{what}.{key}") for key, child in content.items()}, node.line)
@@ -73,7 +74,7 @@ def read_value(reader: Reader, node: Node, what: str) -> Value:
 
 
 def read_expression(reader: Reader, node: Node, what: str) -> Value:
-    """A value whose text is an expression, with or without `${...}` around it; a number, true, false or a list stand for themselves."""
+    """Read an expression, with or without `${...}` around it; a number, true, false or a list is taken as it is."""
     if not isinstance(node.value, str):
         return read_value(reader, node, what)
     try:

@@ -1,1 +1,1 @@
-"""What the store asks of a backend. The docstrings are the contract."""
+"""The protocols that a backend implements. The docstrings are the contract."""

@@ -1,7 +1,7 @@
-"""Asking a backend for what it can do besides `Core`, and refusing where it cannot. Relies on the names of the protocols' methods alone.
+"""Checks which capabilities a backend has besides `Core`, and refuses calls that need a missing one.
 
-A backend has a capability if it has all methods of the protocol. A store puts `Partial` around a backend that lacks some, so that a call of
-what is missing is refused with a code and a remedy wherever it comes from.
+A backend has a capability if it has all methods of the protocol; only the names of the methods count. A store wraps a backend that lacks
+some in `Partial`, so that every call of a missing method is refused with an error code and a remedy, whichever code makes the call.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _EXPECTED = CAPABILITIES[:7]
 
 @cache
 def methods(protocol: type) -> tuple[str, ...]:
-    """The methods that a protocol asks for."""
+    """Return the names of the methods of a protocol."""
     return tuple(name for name, value in vars(protocol).items() if callable(value) and not name.startswith("_"))
 
 
 def has(backend: Any, capability: type) -> bool:
-    """Whether a backend has all methods of a capability."""
+    """Return whether a backend has all methods of a capability."""
     return all(hasattr(backend, name) for name in methods(capability))
 
 
 def need(backend: Any, *capabilities: type) -> None:
-    """Refuse with `MissingCapability` if a backend lacks one of these."""
+    """Raise `MissingCapability` if a backend lacks one of these."""
     for capability in capabilities:
         if not has(backend, capability):
             raise _missing(backend, capability)
 
 
 def whole(backend: Any) -> Backend:
-    """The backend, or one around it that refuses what it lacks. One that says nothing of a seal has the unkeyed one."""
+    """Return the backend, wrapped in `Partial` if it lacks a capability. A backend without a `seal` gets the unkeyed one."""
     if not hasattr(backend, "seal"):
         backend.seal = unkeyed
     made: Backend = backend if all(has(backend, capability) for capability in _EXPECTED) else Partial(backend)
@@ -54,9 +54,9 @@ def whole(backend: Any) -> Backend:
 
 
 class Partial:
-    """A backend that lacks capabilities: what it has is handed on, what it lacks is refused by name.
+    """Wraps a backend that lacks capabilities: passes on the calls that it supports, and refuses the others by name.
 
-    A question whose answer is certain is answered: where nothing can be posted there are no letters, where nothing is pruned there is no mark.
+    Reads with only one possible answer are answered: without a mailbox a run has no messages, without pruning it has no prune mark.
     """
 
     def __init__(self, backend: Core) -> None:

@@ -1,4 +1,4 @@
-"""Small things that a store is told to remember: limits, retention, when it was verified. The docstrings are the contract."""
+"""Properties of a store: small texts by name, such as limits, retention, the time of the last verify. The docstrings are the contract."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Facts(Protocol):
-    """Remembers texts by name."""
+    """Stores properties (texts by name)."""
 
     def fact(self, name: str) -> str | None:
-        """What the store was told to remember under a name: when it was last verified, what is to be kept."""
+        """Return the property with this name, such as the time of the last verify or the retention; None if it is not set."""
 
     def facts(self, prefix: str = "") -> dict[str, str]:
-        """All facts whose names begin so, by name."""
+        """Return all properties whose names begin with `prefix`, by name."""
 
     def set_fact(self, name: str, value: str | None) -> None:
-        """Remember a fact, durably; None forgets it. Counts in the manifest with its `fact_check`."""
+        """Store a property durably; None removes it. It counts in the manifest with its `fact_check`."""

@@ -1,4 +1,4 @@
-"""The order of all commits of a store, for those who follow it. The docstrings are the contract."""
+"""The order of all commits of a store, for the event stream. The docstrings are the contract."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from everstep.records import Record
 
 
 class Feed(Protocol):
-    """Remembers in which order records were committed."""
+    """Records in which order records were committed."""
 
     def feed(self, after: int, limit: int) -> list[tuple[int, Record]]:
-        """Records of all runs, with bodies, in the order in which they were committed: the first `limit` of those beyond position `after`.
+        """Return records of all runs, with bodies, in commit order: the first `limit` beyond position `after`.
 
-        Positions count the records of the store from 1 and are never used again: those of a run that was deleted stay empty, and its
-        records are left out. One snapshot: a record never shows up later at a position at or before one that was handed out.
+        Positions count the records of the store from 1 and are never reused. Positions of a deleted run stay empty, and its records are
+        left out. Reads one snapshot: a record never appears later at a position at or before one that was already returned.
         """
 
     def feed_end(self) -> int:
-        """The newest position that was given, 0 if there is none. Asked for before a feed that comes back short, it is where to go on from."""
+        """Return the newest position, 0 if there is none. If it is read before a `feed` that returns fewer than `limit`, continue from it."""

@@ -1,4 +1,4 @@
-"""Finding checkpoints by tags and filters. The docstrings are the contract."""
+"""Tags and lists of checkpoints. The docstrings are the contract."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ class Index(Protocol):
     """Keeps tags, and lists checkpoints without reading their bodies."""
 
     def tag(self, tag: Tag, run: str) -> None:
-        """Add a tag to a checkpoint; one that is there already is left alone. Needs no lease. NotFound if the run is gone."""
+        """Add a tag to a checkpoint; an existing one stays unchanged. Needs no lease. NotFound if the run was deleted."""
 
     def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
-        """All tags of a run, or those of checkpoints `first`..`last`, by (name, number)."""
+        """Return all tags of a run, or those of checkpoints `first`..`last`, by (name, number)."""
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
-        """Checkpoint records that fit, without bodies (body None, body_digest kept), newest first unless told otherwise. Where tags are asked for, tag rows count, also those given later; `tags` are those of the record itself."""
+        """Return matching checkpoint records without bodies (body None, body_digest kept); newest first unless `oldest_first` is set.
+
+        A query for tags matches tag rows, including those added later; the `tags` of a returned record are those of the record itself.
+        """
 
     def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
-        """The digests of those records that exist, by seq."""
+        """Return the digests of those records that exist, by seq."""

@@ -1,4 +1,4 @@
-"""Letters to runs: what gates, timers, answers and operators wait for. The docstrings are the contract."""
+"""Messages to runs, for gates, timers, answers and operators. The docstrings are the contract."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from everstep.records import Letter
 
 
 class Mailbox(Protocol):
-    """Takes letters for runs, without a lease."""
+    """Accepts messages for runs, without a lease."""
 
     def post(self, letter: Letter, run: str) -> bool:
-        """Add a letter to a run; False, and nothing changed, if it has one of that name: the first wins. Needs no lease.
+        """Add a message to a run. The first of a name wins: returns False and changes nothing if the run has one with that name.
 
-        NotFound if the run is gone, also if another one has its id by now (the letter's key is not the run's).
+        Needs no lease. NotFound if the run was deleted, also if another run has its id now (the message's key is not the run's).
         """
 
     def letters(self, run: str) -> list[Letter]:
-        """All letters of a run, by name; none for a run that is not there. Damaged if the backend can tell that one may be missing or old."""
+        """Return all messages of a run, by name; none if there is no such run. Damaged if the backend finds that one may be missing or old."""
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
-        """Ids of the runs to wake: status waiting or failed, a letter with `due` <= `now`, and none named "pause"; with `outside`, only those that
-        have no place in a queue.
+        """Return the ids of the runs to wake up: status waiting or failed, a message with `due` <= `now`, and none named "pause".
 
-        The one with the earliest such letter first; where two are equal, the one that was created first.
+        With `outside`, only runs without a queue entry. Sorted by their earliest such message; if two are equal, the run that was
+        created first comes first.
         """

@@ -1,4 +1,4 @@
-"""Orders that a caller's own transaction leaves in the store's database. The docstrings are the contract."""
+"""Orders that a caller's own transaction writes in the store's database. The docstrings are the contract."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Protocol
 
 
 class Outbox(Protocol):
-    """Takes orders with the caller's transaction, and hands them out once it is committed."""
+    """Accepts orders within the caller's transaction, and returns them once it is committed."""
 
     def order_sql(self) -> str | None:
-        """The statement with which a caller's own transaction leaves an order here: a run's id, a body and its SHA-256 are its parameters, in the
-        style of psycopg. None where nobody but the store has transactions."""
+        """Return the statement by which a caller's own transaction writes an order here.
+
+        Its parameters are a run's id, a body and the body's SHA-256, in the style of psycopg. None if callers cannot share a database
+        with this store.
+        """
 
     def orders(self, limit: int) -> list[tuple[int, str, bytes, bytes]]:
-        """The oldest orders that were left and committed: a number, the id, the body, its digest."""
+        """Return the oldest committed orders: number, id, body, digest of the body."""
 
     def drop_orders(self, numbers: Sequence[int]) -> None:
-        """These orders were carried out."""
+        """Remove orders that were carried out."""

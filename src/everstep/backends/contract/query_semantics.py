@@ -1,4 +1,4 @@
-"""What the fields of a Query mean, in Python: the reference for backends that ask their engine instead. No I/O.
+"""The meaning of the fields of a Query, in Python: the reference for backends whose engine evaluates queries. No I/O.
 
 Meta values are compared as JSON scalars: numbers by value (1 equals 1.0), true and 1 differ, text exactly.
 """
@@ -14,7 +14,7 @@ from everstep.records import Record, RunRow
 
 
 def scalar(value: Any) -> str | None:
-    """One text for each JSON scalar, the same for equal ones; None for what is no scalar."""
+    """Return a text for a JSON scalar, the same for equal ones; None for a value that is not a scalar."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -25,18 +25,18 @@ def scalar(value: Any) -> str | None:
 def wanted_scalar(key: str, value: Any) -> str:
     text = scalar(value)
     if text is None:
-        raise InvalidArgument(f"meta {key!r} can be searched by text, number, true, false or null, not by {type(value).__name__}")
+        raise InvalidArgument(f"meta {key!r} must be compared with text, a number, true, false or null, got {type(value).__name__}")
     return text
 
 
 def meta_scalars(meta: str | None) -> dict[str, str]:
-    """The top-level keys of a meta text that hold scalars, each with its scalar text."""
+    """Return the top-level keys of a meta text that hold scalars, each with its scalar text."""
     if meta is None:
         return {}
     try:
         value = json.loads(meta)
     except (ValueError, RecursionError) as error:
-        raise DamagedFrame("the metadata of a run is no JSON") from error
+        raise DamagedFrame("the metadata of a run is not valid JSON") from error
     if not isinstance(value, dict):
         return {}
     return {key: text for key, item in value.items() if (text := scalar(item)) is not None}
@@ -68,5 +68,5 @@ def _fits_labels(note: str | None, meta: str | None, at: int, query: Query) -> b
 
 
 def _lower(text: str) -> str:
-    """Lower case for ASCII letters only, as databases do it without a locale."""
+    """Return a text with its ASCII letters in lower case, as databases without a locale do it."""
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in text)

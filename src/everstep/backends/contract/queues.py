@@ -1,8 +1,8 @@
-"""The part of a backend's contract that has runs wait in queues and gives them to workers. The docstrings are the contract, as in `core`.
+"""The part of a backend's contract that lets runs wait in queues and hands them to workers. The docstrings are the contract, as in `core`.
 
-A run that was enqueued has a place in its queue until it has ended. What was asked for stands in the first record of the run, and what it
-waits for in its letters; a place only says the same once more, so that a worker finds the next run at once, however many have ended.
-A run is taken by its lease, so that a place which is lost or wrong costs time, never a second history.
+An enqueued run has an entry in its queue (`Place`) until it has ended. The first record of the run holds the request, and its messages
+hold the events that it waits for. The queue entry repeats both, so that a worker finds the next run at once, however many runs have
+ended. A worker claims a run by its lease, so a lost or wrong queue entry costs time, but never creates a second history.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from everstep.records import Letter, RunRow, Status, Worker
 if TYPE_CHECKING:
     from everstep.backends.contract.types import Commit
 
-START = "start"  # the letter that a run is woken by for the first time
-LIMITS = "queue:"  # what the limits of a queue are remembered as
+START = "start"  # the message that wakes up a run for the first time
+LIMITS = "queue:"  # the prefix of the property that holds the limits of a queue
 
 
 class Task(NamedTuple):
-    """What was asked for: where a run waits, how urgent it is, which others of its key run at the same time, and what makes it a double."""
+    """A request to queue a run: its queue, its priority, the key that `per_key` limits count by, and the word that identifies duplicates."""
 
     queue: str
     priority: int = 0
@@ -32,9 +32,9 @@ class Task(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a run stands in its queue. `ready` None: somebody has it, or it waits for something without a time.
+    """The queue entry of a run. `ready` is None while a worker has the run or it waits for something without a time.
 
-    `deaths` counts the workers that died with it since it last got on.
+    `deaths` counts the workers that died while running it since it last made progress.
     """
 
     run: str
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How many runs of a queue, and of one key in it, may be driven at once, and how many may be taken in any `period` (microseconds)."""
+    """The limits of a queue: how many of its runs, and of one key, may run at once, and be claimed in any `period` (microseconds)."""
 
     concurrency: int | None = None
     per_key: int | None = None
@@ -66,11 +66,11 @@ class Limits(NamedTuple):
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError):
-            raise Damaged("the limits of a queue cannot be read", remedy="Set them anew.") from None
+            raise Damaged("the limits of a queue cannot be read", remedy="Set them again.") from None
 
 
 class Claim(NamedTuple):
-    """What a worker asks for: at most so many runs, of these queues in this order and of these workflows, without some runs."""
+    """A worker's request: at most so many runs, from these queues in this order and of these workflows, except some runs."""
 
     worker: Worker
     queues: Sequence[str]
@@ -80,7 +80,10 @@ class Claim(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A run that a worker has now; without a row if that is damaged, and so could not be taken. `before` is who had it and died, if anybody did."""
+    """A run that a worker has claimed. Its row is None if it is damaged: the run was then not claimed.
+
+    `before` is the worker that had the run and died, if there was one.
+    """
 
     run: str
     queue: str
@@ -90,8 +93,8 @@ class Claimed(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """What is in a queue: how many runs could be taken now, are to come later, wait for something, are driven; since when the oldest one
-    waits; and what happened in the last minutes, from the newest on: [taken, ended, failed, freed from dead workers]."""
+    """The contents of a queue: how many runs are ready, become ready later, wait for something, are running; since when the oldest one
+    waits; and the counts of the last minutes, newest first: [claimed, ended, failed, freed from dead workers]."""
 
     queue: str
     ready: int
@@ -103,52 +106,55 @@ class Depth(NamedTuple):
 
 
 class Queues(Protocol):
-    """What workers need. A commit that brings a `task` gives its run a place; one that ends the run takes it away."""
+    """The methods that workers need. A commit with a `task` creates a queue entry for its run; a commit that ends the run removes it."""
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         """Create several runs in one transaction, all or none; return for each whether it is new.
 
-        A run is not new if its id is in `known` and taken, or if its queue has a double of it, be it in the same call. Any other
-        id that is taken raises `RunExists`, and nothing is written.
+        A run is not new if its id is in `known` and exists, or if its queue has a duplicate of it, also from the same call. Any other
+        id that exists raises `RunExists`, and nothing is written.
         """
 
     def claim(self, claim: Claim) -> list[Claimed]:
-        """Give runs to a worker: each with epoch + 1 and its lease, as `acquire` does it, in one transaction.
+        """Hand runs to a worker in one transaction: each gets epoch + 1 and its lease, as by `acquire`.
 
-        Of those whose time has come, the highest priority first, then the longest ready. The limits of a queue (the fact
-        `queue:NAME`) hold for all workers together. A run whose row is damaged is named, and stays where it is.
+        Among the runs that are ready, the highest priority comes first, then the one that has been ready longest. The limits of a queue
+        (the property `queue:NAME`) apply to all workers together. A run with a damaged row is named in the result and not claimed.
         """
 
     def free(self, known_dead: Sequence[str] = ()) -> int:
-        """Have the runs of dead workers taken by others; gives how many. Dead is whose lease ended, who is not known, or whose process is gone."""
+        """Make the runs of dead workers available to others; return how many.
+
+        A worker is dead if its lease has expired, if it is not registered, or if its process has ended.
+        """
 
     def place(self, run: str) -> Place | None:
-        """Where a run stands; None if it is in no queue or has ended."""
+        """Return the queue entry of a run; None if it is in no queue or has ended."""
 
     def held_by(self, worker: str) -> list[str]:
-        """The runs of queues that a worker has."""
+        """Return the queued runs that a worker has."""
 
     def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
-        """All places, or those of a queue, in the order in which they would be taken."""
+        """Return all queue entries, or those of one queue, in the order in which they would be claimed."""
 
     def twin(self, task: Task) -> str | None:
-        """The run that has a place in the same queue with the same `dedupe`."""
+        """Return the run that has an entry in the same queue with the same `dedupe`."""
 
     def next_ready(self, queues: Sequence[str]) -> int | None:
-        """When the next place of these queues gets ready, or since when one is."""
+        """Return the time at which the next entry of these queues becomes ready; a time in the past if one is ready."""
 
     def depths(self, minutes: int = 5) -> list[Depth]:
-        """What is in each queue that has a place, limits, or lately had anything happen, by name."""
+        """Return the contents of each queue that has an entry, limits, or recent activity, by name."""
 
     def living(self) -> list[Worker]:
-        """The workers that are alive, as `holder` can tell, by the time at which they started."""
+        """Return the workers that are alive, judged as by `holder`, ordered by the time at which they started."""
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Have `ring` called, from another thread, soon after something may have become ready. What comes back ends that."""
+        """Call `ring` from another thread soon after something may have become ready. Returns a function that ends this."""
 
 
 class Room(Shape):
-    """What the limits of a queue still allow for, as runs are taken one after the other."""
+    """The rest of a queue's limits, while runs are claimed one after the other."""
 
     limits: Limits
     running: int
@@ -176,10 +182,10 @@ ENDED, FAILED = "ended", "failed"
 
 
 def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) -> tuple[str | None, int | None]:
-    """What becomes of the place of a run, whose letters have these names and times: ("ended" or "failed", None) if it has none any more, else
-    (None, when it is ready).
+    """Return the state of a run's queue entry, given the names and times of its messages.
 
-    A run that failed is tried again by its retry alone, as everywhere; one that was given back between two steps goes on at once.
+    ("ended" or "failed", None) if the entry is removed, otherwise (None, the time at which it is ready). Only its retry makes a failed
+    run ready again, as everywhere; a run that was released between two steps is ready at once.
     """
     if row.status in (Status.SUCCEEDED, Status.CANCELLED):
         return ENDED, None
@@ -199,7 +205,7 @@ def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) ->
 def gather(
     counts: dict[str, Sequence[Any]], ticks: dict[tuple[str, int], Sequence[int]], limited: Iterable[str], minutes: int
 ) -> list[Depth]:
-    """What is in each queue, from what was counted in it, what happened so many minutes ago, and which have limits."""
+    """Return the contents of each queue, from the counts of its entries, its activity by minute, and the queues with limits."""
     found: list[Depth] = []
     for name in sorted({*counts, *limited, *(queue for queue, _ in ticks)}):
         ready, later, waiting, running, oldest = counts.get(name, (0, 0, 0, 0, None))
@@ -209,7 +215,10 @@ def gather(
 
 
 def placed(row: RunRow, letters: Iterable[Letter], task: Task, once: set[tuple[str, str]], now: int) -> Place | None:
-    """The place of a run in a store that is built anew; None if it has ended. Of two that are doubles of each other, the first in `once` stays one."""
+    """Return the queue entry of a run in a store that is being rebuilt; None if the run has ended.
+
+    Of two duplicates, only the first one noted in `once` keeps its `dedupe`.
+    """
     gone, ready = settled(row, [(letter.name, letter.due) for letter in letters], now)
     if gone is not None:
         return None
@@ -221,7 +230,7 @@ def placed(row: RunRow, letters: Iterable[Letter], task: Task, once: set[tuple[s
 
 
 def task_of(about: dict[str, Any]) -> Task | None:
-    """What the first record of a run says about its queue."""
+    """Return the request that the first record of a run holds about its queue."""
     match about.get("task"):
         case [str() as queue, int() as priority, str() | None as key, str() | None as dedupe] if abs(priority) < 1 << 63:
             return Task(queue, priority, key, dedupe)

@@ -1,7 +1,7 @@
-"""Deleting, pruning and sweeping: how a store is kept small. The docstrings are the contract.
+"""Deleting, pruning and sweeping, which keep a store small. The docstrings are the contract.
 
-Nothing here needs a lease or keeps readers out. Each call is one short transaction: a caller that has much to do calls often, so that writers never
-wait long.
+Nothing here needs a lease or blocks readers. Each call is one short transaction: a caller with much to delete makes many calls, so that
+writers never wait long.
 """
 
 from __future__ import annotations
@@ -14,47 +14,48 @@ from everstep.records import Base, Pruned, RunRow
 
 
 class Reclaim(Protocol):
-    """Frees what is not kept any more."""
+    """Frees data that is no longer kept."""
 
     def delete(self, row: RunRow) -> None:
-        """Remove a run with its records, tags, letters, prune mark and added bases, and the family's chunks if it was the last of its
-        family. A tombstone takes its place.
+        """Remove a run with its records, tags, messages, prune mark and added bases, and the family's chunks if it was the last of its
+        family. A tombstone remains.
 
-        Refused with `LeaseHeld` while it is open for writing, with `Conflict` if it has moved on since `row`.
+        Raises `LeaseHeld` while the run is open for writing, `Conflict` if it has changed since `row`.
         """
 
     def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
-        """Delete those of the runs that are still as in their rows and that nobody holds, as `delete` does, in one transaction.
+        """Delete, in one transaction, those of the runs that are unchanged since their rows were read and that no worker holds.
 
-        Gives their keys. Who has many to delete calls often, so that writers never wait long.
+        Each is deleted as by `delete`. Returns their keys. A caller with many runs makes many calls, so that writers never wait long.
         """
 
     def pruned(self, run: str) -> Pruned | None:
-        """The prune mark of a run; None if it was never pruned or is not there."""
+        """Return the prune mark of a run; None if it was never pruned or does not exist."""
 
     def bases(self, run: str, upto: int | None = None) -> list[Base]:
-        """The bases that prune added to a run, by number; with `upto`, only the newest at or before that checkpoint, if any."""
+        """Return the bases that prune added to a run, by number; with `upto`, only the newest at or before that checkpoint, if any."""
 
     def prune(self, cut: Cut) -> None:
         """Drop bodies of a run."""
 
     def families(self) -> list[bytes]:
-        """Every family that has a chunk or a run."""
+        """Return every family that has a chunk or a run."""
 
     def chunk_sizes(self, family: bytes) -> dict[bytes, int]:
-        """The digest of every chunk of a family, with the bytes of its frame."""
+        """Return the digest of every chunk of a family, with the bytes of its frame."""
 
     def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
-        """Remove those of the chunks that were not written since `stamp` (a `Manifest.writes`); gives the bytes of their frames.
+        """Remove those of the chunks that were not written since `stamp` (a `Manifest.writes`); return the bytes of their frames.
 
-        A chunk that a commit wrote after the caller looked for what is reachable has a newer stamp and stays.
+        A chunk that a commit wrote after the caller looked for reachable chunks has a newer stamp and stays.
         """
 
     def shrink(self, most: int) -> int:
-        """Give up to about `most` bytes of free space back to the system; gives how many. 0: there is nothing to give, or it cannot."""
+        """Return up to about `most` bytes of free space to the system; return how many. 0: there is none, or the engine cannot do it."""
 
     def compact(self) -> int:
-        """Rebuild the store without its free space; gives the bytes saved. Keeps writers out meanwhile. 0 where there is nothing to do."""
+        """Rebuild the store without its free space; return the bytes saved, 0 if there was nothing to do. Blocks writers meanwhile."""
 
     def forget(self, block: int, before: int) -> int:
-        """Drop the tombstones of a block that are older than a time (µs); its fact keeps their places (`deleted_places`). Gives how many went."""
+        """Drop the tombstones of a block that are older than a time (µs); return how many. The block's property keeps their positions
+        (`deleted_places`)."""

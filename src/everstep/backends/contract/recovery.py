@@ -1,8 +1,8 @@
-"""What repair needs of a backend: everything that may be left of a damaged store, and a way to build a new one. The docstrings are the contract.
+"""The methods that repair needs: read everything that may be left of a damaged store, and build a new one. The docstrings are the contract.
 
-A wreck hands out candidates, never proof: whoever asks checks every digest. It never changes the source. Asked `deep`, it looks beyond
-what the engine finds, at everything that its files still hold, older versions too; then candidates are *live* if they belong to
-the store as it is now. The first candidate is the likeliest.
+A damaged store (`Wreck`) returns candidates, never proof: the caller checks every digest. It never changes the source. With `deep`, it
+also reads rows that the engine does not find, from everything that its files still hold, including older versions. A candidate is then
+*live* if it belongs to the store as it is now. The first candidate is the most likely one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Entry = tuple[int, int, int]
 
 
 class Summary(Shape):
-    """What a store says about itself; nothing of it is proven."""
+    """The store's data about itself; none of it is proven."""
 
     total: bytes | None = None
     places: int = 0
@@ -26,15 +26,15 @@ class Summary(Shape):
     behind: int = 0
     """How many writes this machine has seen that the store doesn't have."""
     unreadable: int = 0
-    """How many bytes the disk did not give."""
+    """How many bytes could not be read from the disk."""
     buries: bool = False
-    """Whether deleted runs leave tombstones: older formats had none."""
+    """Whether deleted runs leave tombstones; in older formats they did not."""
 
 
 class Feed(Shape):
-    """The order of all commits, as far as it proves itself: (place of a run, its first record, how many).
+    """The order of all commits, as far as it is proven: (position of a run, its first record, how many).
 
-    `entries` is None where a part is missing; `ends` has the newest record of each run that the parts which are there name for certain.
+    `entries` is None if a part is missing; `ends` has the newest record of each run that the remaining parts name for certain.
     """
 
     entries: list[Entry] | None = None
@@ -43,61 +43,61 @@ class Feed(Shape):
 
 
 class Wreck(Protocol):
-    """A damaged store. Runs are known by their place in the order of creation."""
+    """A damaged store. Runs are identified by their position in the order of creation."""
 
     def summary(self, deep: bool) -> Summary:
-        """What the store says about itself."""
+        """Return the store's data about itself."""
 
     def places(self, deep: bool) -> list[int]:
-        """The places of all runs that anything tells of."""
+        """Return the positions of all runs of which any trace is left."""
 
     def alive(self, place: int) -> bool:
-        """Whether anything that is live tells of a run: one that was deleted has left only what is older."""
+        """Return whether a live row mentions a run. A deleted run has left only older rows."""
 
     def rows(self, place: int, deep: bool) -> list[tuple[RunRow, bool]]:
-        """The row of a run, and whether it is live."""
+        """Return the candidates for the row of a run, each with whether it is live."""
 
     def names(self, place: int) -> list[str]:
-        """What the id of a run may be."""
+        """Return the possible ids of a run."""
 
     def records(self, place: int, run: str, deep: bool) -> dict[int, list[Record]]:
-        """The records of a run by seq. One whose body is gone has the digest ZERO for it."""
+        """Return the records of a run by seq. A record whose body is missing has the digest ZERO for it."""
 
     def tags(self, place: int, deep: bool) -> list[Tag]:
-        """The tags of a run."""
+        """Return the tags of a run."""
 
     def tag_names(self, place: int) -> list[tuple[str, int]]:
-        """The names and checkpoints of tags, as an index has them: without proof, to say what is lost."""
+        """Return the names and checkpoints of tags as an index has them: without proof, to report what is lost."""
 
     def letters(self, place: int, deep: bool) -> list[Letter]:
-        """The letters of a run, only live ones: an older one may have been read since."""
+        """Return the messages of a run, only live ones: the run may have read an older one since."""
 
     def pruned(self, place: int, deep: bool) -> list[Pruned]:
-        """The prune mark of a run."""
+        """Return the candidates for the prune mark of a run."""
 
     def bases(self, place: int, deep: bool) -> list[Base]:
-        """The added bases of a run, only live ones."""
+        """Return the added bases of a run, only live ones."""
 
     def tombstones(self, deep: bool) -> list[Tombstone]:
-        """Tombstones."""
+        """Return the tombstones."""
 
     def chunk(self, family: bytes, digest: bytes) -> Iterator[bytes]:
-        """Frames that may hold a chunk, also of another family: the digest proves them."""
+        """Yield frames that may hold a chunk, also from other families: the digest proves them."""
 
     def feed(self, deep: bool) -> Feed:
-        """The feed."""
+        """Return the feed."""
 
     def facts(self, deep: bool) -> dict[str, str]:
-        """What the store remembered about itself, only what is live and proves itself."""
+        """Return the properties of the store, only those that are live and match their digests."""
 
     def close(self) -> None:
-        """Remove what was made to read the source."""
+        """Remove the copies that were made to read the source."""
 
 
 class Builder(Protocol):
-    """A store that is being built. It appears in its place when it is complete, or not at all.
+    """A store that is being built. It appears at its target when it is complete, or not at all.
 
-    `private` is how names begin that nobody takes for a store, beside it: for what is needed meanwhile.
+    `private` is a prefix for names beside the target that are never taken for a store, for temporary files.
     """
 
     private: str
@@ -106,19 +106,19 @@ class Builder(Protocol):
         self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
-        """A run, with all that is its own. `task`: it has a place in a queue, unless it has ended; `dedupe` counts for one run only."""
+        """Add a run with all its rows. With `task` it gets a queue entry, unless it has ended; a `dedupe` counts for one run only."""
 
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
-        """A chunk; one that is there already is left alone."""
+        """Add a chunk; an existing one stays unchanged."""
 
     def tombstone(self, tombstone: Tombstone) -> None:
-        """What is left of a run that is not there."""
+        """Add the tombstone of a deleted or lost run."""
 
     def fact(self, name: str, value: str) -> None:
-        """Something that the store remembers about itself."""
+        """Add a property of the store."""
 
     def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
-        """Write what holds all of it together, and put the store in its place. InvalidArgument if something is there by now."""
+        """Write the rows that cover the whole store, and move it to its target. InvalidArgument if something exists there by now."""
 
     def abandon(self) -> None:
-        """Remove what was built, unless it is finished."""
+        """Remove everything that was built, unless it is finished."""

@@ -1,7 +1,7 @@
-"""Transactions that the functions of users write in: what the runtime asks of one, and what a function may not do in it.
+"""Transactions in which users' functions write: the protocols that the runtime needs, and the statements that a function may not use.
 
-`Transaction` is one in the store's own database, `Session` one in a database of the user's, which keeps the results of its steps in a
-ledger. Both hand out a connection that refuses to be committed, rolled back or closed. No I/O here.
+`Transaction` is one in the store's own database, `Session` one in the user's database, which keeps the results of its steps in two
+tables (`Ledger`). Both provide a connection that refuses to be committed, rolled back or closed. No I/O here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rows = Sequence[tuple[bytes, str]]
 
 
 class Undone(EverstepError):
-    """A transaction was rolled back at its end: none of its statements holds, and the attempt at the step has failed with `error`."""
+    """A transaction was rolled back at its end: none of its statements took effect, and the attempt at the step failed with `error`."""
 
     def __init__(self, error: Exception):
         self.error = error
@@ -38,47 +38,50 @@ class Transaction(Protocol):
     connection: Any
 
     def commit(self, commit: Commit) -> Committed:
-        """Make the commit the last statement of the transaction, after all commits that were handed over before, and end it.
+        """Make the commit the last statement of the transaction, after all commits that were submitted before, and end the transaction.
 
-        Refused as `Backend.commit` is, with everything rolled back. `Undone` if the database refused the statements before it.
-        `TransactionUnknown` if nobody can tell whether it happened.
+        Refused as `Backend.commit` is, with everything rolled back. Raises `Undone` if the database refused the statements before it,
+        `TransactionUnknown` if it is unknown whether the commit happened.
         """
 
     def rollback(self, abandoned: bool = False) -> None:
-        """Undo all of it. `abandoned`: a thread that nobody waits for any more may still be using the connection."""
+        """Undo all of it. `abandoned`: an abandoned thread may still be using the connection."""
 
 
 @runtime_checkable
 class Transactional(Protocol):
-    """A backend whose database can hold tables of the user's too."""
+    """A backend whose database can also hold the user's tables."""
 
     def transaction(self) -> Transaction:
         """Begin a transaction."""
 
 
 class Session(Protocol):
-    """A transaction in a database of the user's. `kept` is the row of the step, (content, digest), if one was committed before."""
+    """A transaction in the user's database. `kept` is the row of the step, (content, digest), if one was committed before."""
 
     connection: Any
     kept: tuple[bytes, bytes] | None
 
     def commit(self, content: bytes, digest: bytes, done: Rows) -> None:
-        """Write the step's row, remove those in `done`, and end the transaction. `LostLease` if another attempt has entered since, `Undone` if the database
-        refused, `TransactionUnknown` if nobody can tell; all but the last with everything rolled back."""
+        """Write the step's row, remove those in `done`, and end the transaction.
+
+        Raises `LostLease` if another attempt has entered since, `Undone` if the database refused, `TransactionUnknown` if the outcome is
+        unknown. Except in the last case, everything is rolled back.
+        """
 
     def rollback(self, abandoned: bool = False) -> None:
         """Undo all of it; see `Transaction.rollback`."""
 
 
 class Ledger(Protocol):
-    """Two small tables in a database of the user's: which attempt of each run may write, and the results that the journal may lack."""
+    """Two small tables in the user's database: which attempt of each run may write, and step results that the journal may lack."""
 
     url: str
     done: deque[tuple[bytes, str]]
-    """(run, address) of rows whose record the journal has, for the next transaction to remove."""
+    """(run, address) of rows whose record the journal has; the next transaction removes them."""
 
     def enter(self, run: bytes, name: str, epoch: int, recorded: Callable[[str], bool]) -> None:
-        """Let no attempt before this one write any more, durably. Rows of steps that are `recorded` are removed."""
+        """Durably refuse writes of all attempts before this one. Removes rows of steps that are `recorded`."""
 
     def begin(self, run: bytes, name: str, epoch: int, address: str) -> Session:
         """Begin the transaction of a step, and look for its row."""
@@ -87,10 +90,10 @@ class Ledger(Protocol):
         """Remove rows of steps that the journal has."""
 
     def rest(self) -> None:
-        """Let go of connections that lie idle."""
+        """Close idle connections."""
 
     def bare(self) -> AbstractContextManager[Any]:
-        """A connection in a transaction that is committed at the end of the block, and knows nothing of runs."""
+        """Return a connection in a transaction that is committed at the end of the block and is not tied to a run."""
 
 
 def refuse_ends(query: object) -> None:
@@ -102,14 +105,14 @@ def refuse_ends(query: object) -> None:
 
 
 def refused(what: str) -> TransactionEnded:
-    return TransactionEnded(f"{what} is not for the function of a transactional step: its transaction ends together with its record")
+    return TransactionEnded(f"{what} is not allowed in a transactional step: its transaction ends together with its record")
 
 
 def over() -> TransactionEnded:
-    return TransactionEnded("the transaction of this step is over")
+    return TransactionEnded("the transaction of this step has already ended")
 
 
 def ended() -> TransactionEnded:
     return TransactionEnded(
-        "the function ended the transaction of its step: what it wrote before may hold, and is not recorded with the step"
+        "the function ended the transaction of its step: its earlier writes may be committed without a record of the step"
     )

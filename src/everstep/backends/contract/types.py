@@ -1,4 +1,4 @@
-"""What the store and a backend say to each other: commits, queries, places, counts. No I/O."""
+"""The types that the store and a backend exchange: commits, queries, positions, counts. No I/O."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ MAX_SEQ = 2**31 - 1
 
 
 class Committed(NamedTuple):
-    """What a commit found out: how many letters its run has afterwards, and the same for the runs that were committed with it."""
+    """The result of a commit: how many messages its run has afterwards, and the same for the runs that were committed with it."""
 
     waiting: int
     others: tuple[int, ...] = ()
 
 
 Outcome = Committed | BaseException
-"""What became of a commit: what it found out, or why it was not made."""
+"""The outcome of a commit: its result, or the error because of which it was not made."""
 Done = Callable[[Outcome], None]
 
 
 class Commit(Shape):
     """One atomic step of one run.
 
-    `was` is the row as the writer knows it (None: the run is created by this commit); `run` is the row as it
-    shall be, sealed. The commit is refused with `LostLease` if the stored epoch is not `was.epoch` or the run is
-    gone, with `Conflict` if the stored head_seq or check is not that of `was`, with `RunExists` if a run that shall be
-    created exists, with `NotFound` if it shall be created as a fork (its family is not its key) and its parent is gone. `records` follow `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family;
-    one that is stored already is replaced, which heals it if it was damaged, unless the new frame is shorter. The tags of checkpoint records become tag rows.
-    `read` names letters of this run that are removed (one that is not there is no fault); then `letters` are posted to it, as `post` does.
-    `task` gives the run a place in a queue; refused with `AlreadyQueued` if the run is created by this commit and another one of the
-    queue that has not ended is its double.
+    `was` is the row as the writer knows it (None: this commit creates the run); `run` is the new row, sealed. `records` follow
+    `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family; a chunk that is already stored is replaced, which
+    heals it if it was damaged, unless the new frame is shorter. The tags of checkpoint records become tag rows. `read` names messages of this
+    run that are removed (a missing one is not an error); then `letters` are posted to it, as by `post`. `task` creates a queue entry.
+
+    The commit is refused
+    - with `LostLease` if the stored epoch is not `was.epoch` or the run was deleted,
+    - with `Conflict` if the stored head_seq or check is not that of `was`,
+    - with `RunExists` if it creates a run that exists,
+    - with `NotFound` if it creates a fork (its family is not its key) and its parent was deleted,
+    - with `AlreadyQueued` if it creates a run with a `task` and the queue has a duplicate that has not ended.
     """
 
     run: RunRow
@@ -47,11 +50,11 @@ class Commit(Shape):
 
 
 class Located(NamedTuple):
-    """Where a checkpoint stands in its run: the seq of its record and that of the newest base for it or an earlier one, 0 if there is none.
+    """The records of a checkpoint: the seq of its own record, and that of the newest base for it or an earlier one, 0 if there is none.
 
-    `mark` is what was pruned of the run, `added` the newest base that prune added at or before the checkpoint; None where a backend does not prune.
-    `records` are there if they were asked for: those of the base (or all from the first, where there is none) to the checkpoint, with the one before
-    them, which the chain is proved from.
+    `mark` is the prune mark of the run, `added` the newest base that prune added at or before the checkpoint; None in a backend that does
+    not prune. `records` are present if they were asked for: those from the base (or from the first record, if there is no base) to the
+    checkpoint, and the one before them, from which the chain is verified.
     """
 
     seq: int
@@ -62,7 +65,7 @@ class Located(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Where `records` begin: a base follows right behind the first checkpoint that it stands for."""
+        """The seq of the first of `records`: a base directly follows the first checkpoint that it is for."""
         return max(1, min(self.base, self.seq) - 1)
 
     def last(self, upto: int) -> int:
@@ -70,10 +73,11 @@ class Located(NamedTuple):
 
 
 class Query(Shape):
-    """What to list. Every given field narrows; `after` is the cursor: rows strictly beyond it in the listing's order.
+    """The filter of a listing. Every given field narrows it; `after` is the cursor: only rows strictly beyond it in the listing's order.
 
-    Runs are ordered by creation (their cursor is `cursor_of(row)`), checkpoints by number. `tags`: all of them.
-    `note`: a part of the note, letter case ignored for ASCII. `meta`: each key equal to a JSON scalar. Times are µs, inclusive since, exclusive until.
+    Runs are ordered by creation (their cursor is `cursor_of(row)`), checkpoints by number. `tags`: all of them must be present.
+    `note`: a part of the note, ignoring case for ASCII. `meta`: each key must equal a JSON scalar. Times are µs; `since` is inclusive,
+    `until` exclusive.
     """
 
     status: str | None = None
@@ -92,10 +96,10 @@ class Query(Shape):
 
 
 class Manifest(Shape):
-    """The recorded sum of all checks, how many runs there are, and which run was committed to last.
+    """The recorded sum of all checks, the number of runs, and the run that was committed to last.
 
-    `places` counts the runs that were ever created: each of them is there or has a tombstone. `writes` counts the transactions that
-    changed anything of this; a chunk is stamped with it when it is written, also when it is written again.
+    `places` counts the runs that were ever created: each of them exists or has a tombstone. `writes` counts the transactions that
+    changed any of this; a chunk is stamped with it when it is written, also when it is written again.
     """
 
     total: bytes
@@ -108,10 +112,10 @@ class Manifest(Shape):
 class Cut(Shape):
     """One atomic step of pruning one run.
 
-    `was` is the run's prune mark as the caller knows it, `now` as it shall be. Refused with `Conflict` if the stored mark is another
-    one, with `NotFound` if the run is gone or another one has its id (its key is not `now.key`). `bodies` are (seq, digest of the body): these
-    bodies are dropped, their digests kept; one that is dropped already is no fault. `bases` are added, those of `gone` (numbers of
-    checkpoints) removed, `chunks` stored as by a commit. The run row, the chain and the feed stay as they are.
+    `was` is the run's prune mark as the caller knows it, `now` the new one. Refused with `Conflict` if the stored mark differs from `was`,
+    with `NotFound` if the run was deleted or another run has its id (its key is not `now.key`). `bodies` are (seq, digest of the body):
+    these bodies are dropped and their digests kept; one that is already dropped is not an error. `bases` are added, those of `gone`
+    (numbers of checkpoints) removed, `chunks` stored as by a commit. The run row, the chain and the feed do not change.
     """
 
     run: str
@@ -124,11 +128,11 @@ class Cut(Shape):
 
 
 class Census(Shape, frozen=True):
-    """The manifest as it is recorded, and what is there at the same moment: so a busy store can be compared with it, too.
+    """The recorded manifest, and the counts and sum of all rows at the same moment, so that a busy store can be compared, too.
 
-    `places` are the runs that were ever created. The sum that was found is that of all stored checks: of run rows, tags, letters, prune
-    marks, added bases, tombstones and facts. Whether each of these fits its own check is another question. `tombstones` also counts the deleted
-    runs of which only the place is remembered.
+    `places` is the number of runs ever created. The sum that was found is that of all stored checks: of run rows, tags, messages, prune
+    marks, added bases, tombstones and properties. It does not show whether each row matches its own check. `tombstones` also counts the
+    deleted runs of which only the position is kept.
     """
 
     total: bytes
@@ -140,10 +144,10 @@ class Census(Shape, frozen=True):
 
 
 class Gathered(Shape):
-    """What a store holds of some runs, by id. `rows` names those that were gathered; the chunks are by family.
+    """The rows of some runs, by id. `rows` has the runs that were read; the chunks are by family.
 
-    A backend that pays a round trip for each read may have a method `gather(page, heads) -> Gathered`, where a page is a list of places and rows.
-    With `heads` it reads what a quick proof needs: of the records the newest and what is behind it, and no chunks.
+    A backend that pays a round trip for each read may have a method `gather(page, heads) -> Gathered`, where a page is a list of positions
+    and rows. With `heads` it reads the data of a quick verify: of the records the newest and those after it, and no chunks.
     """
 
     rows: dict[str, RunRow] = field(default_factory=dict)
@@ -156,4 +160,4 @@ class Gathered(Shape):
     sizes: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
     frames: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
     parents: set[str] = field(default_factory=set)
-    """Those that another run was forked from or called by."""
+    """The runs that another run was forked from or called by."""

@@ -1,8 +1,8 @@
-"""The contract in its plainest form: dictionaries under one lock. The reference for other backends.
+"""The simplest implementation of the contract: dictionaries under one lock. The reference for other backends.
 
-Nothing survives the process. A fresh store for each open, or one shared by name within the process. A lease
-is dead when its worker's store was closed or its time has ended. It hands out copies and keeps copies, so that nobody
-changes what is stored by changing what was read.
+Nothing survives the process. Each open creates a new store, or shares one by name within the process. A lease
+is dead when its worker's store was closed or the lease has expired. It returns copies and keeps copies, so that a caller
+cannot change stored data by changing a value that it read.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class MemoryBackend:
                 raise
 
     def _apply(self, data: Data, commit: Commit) -> int:
-        """What may fail or be interrupted comes first, on parts that nobody looks at yet; then the new row makes them count."""
+        """Apply a commit. Operations that may fail or be interrupted come first, on parts that no reader sees yet; then the new row makes
+        them count."""
         was, row = commit.was, replace(commit.run)
         run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
         del run.records[was.head_seq if was is not None else 0 :]
@@ -102,12 +103,12 @@ class MemoryBackend:
 
     def _new(self, row: RunRow, task: Task | None) -> Run:
         if row.id in self._data.runs:
-            raise RunExists(f"a run {row.id!r} exists already")
+            raise RunExists(f"a run {row.id!r} already exists")
         if task is not None and task.dedupe is not None and (twin := self._twin(task)) is not None:
             raise AlreadyQueued(task.queue, task.dedupe, twin)
         parent = self._data.runs.get(row.parent) if row.parent is not None else None
         if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
-            raise NotFound(f"run {row.parent!r} was deleted meanwhile: it cannot be forked any more")
+            raise NotFound(f"run {row.parent!r} was deleted meanwhile: it can no longer be forked")
         self._data.places += 1
         return Run(self._data.places, row)
 
@@ -118,7 +119,7 @@ class MemoryBackend:
         if run.row.epoch != was.epoch:
             raise LostLease(f"run {name!r} was taken over: epoch {was.epoch} is now {run.row.epoch}")
         if run.row.head_seq != was.head_seq or run.row.check != was.check:
-            raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {run.row.head_seq}")
+            raise Conflict(f"run {name!r} has changed: this write follows record {was.head_seq}, the head is {run.row.head_seq}")
         return run
 
     def _add_tag(self, run: Run, tag: Tag) -> None:
@@ -210,12 +211,12 @@ class MemoryBackend:
         with data.lock:
             entry = self._existing(run)
             if entry.row.key != letter.key:
-                raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+                raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
             if letter.name in entry.letters:
                 return False
             total = shift(data.total, [], [letter.check])
             entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
-            if entry.row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+            if entry.row.worker is None:  # otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway
                 data.queues.settle(entry)
             return True
 
@@ -300,7 +301,7 @@ class MemoryBackend:
             entry = self._existing(row.id)
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
-                raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+                raise Conflict(f"run {row.id!r} has changed since it was read; it was not deleted")
             tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us(), self.seal)
             total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
@@ -372,9 +373,9 @@ class MemoryBackend:
         with data.lock:
             run = data.runs.get(cut.run)
             if run is None or run.row.key != cut.now.key:
-                raise NotFound(f"the run {cut.run!r} that was to be pruned is gone")
+                raise NotFound(f"run {cut.run!r} cannot be pruned: it was deleted")
             if run.pruned != cut.was:
-                raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+                raise Conflict(f"another process has pruned run {cut.run!r} meanwhile")
             self._keep_chunks(run.row.family, cut.chunks)
             before = run.checks()
             run.pruned = cut.now
@@ -405,7 +406,7 @@ class MemoryBackend:
                 del data.chunks[family, digest]
             return sum(old.values())
 
-    def shrink(self, most: int) -> int:  # the system takes back by itself what nobody refers to
+    def shrink(self, most: int) -> int:  # the system takes unreferenced memory back by itself
         self._open()
         return 0
 
@@ -450,7 +451,7 @@ class MemoryBackend:
         with data.lock:
             for commit in commits:
                 if commit.run.id in data.runs and commit.run.id not in known:
-                    raise RunExists(f"a run {commit.run.id!r} exists already")
+                    raise RunExists(f"a run {commit.run.id!r} already exists")
             return [self._is_created(data, commit) for commit in commits]
 
     def _is_created(self, data: Data, commit: Commit) -> bool:
@@ -557,7 +558,7 @@ class MemoryBackend:
 
 
 def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
-    """Order by place, go beyond the cursor, cut at the limit."""
+    """Order by position, skip up to the cursor, cut at the limit."""
     ordered = sorted(zip(places, range(len(found)), strict=True), reverse=not query.oldest_first)
     if query.after is not None:
         beyond = query.after
@@ -566,7 +567,7 @@ def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
 
 
 def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Letter]:
-    """The letters of a run after a commit took some out and posted others."""
+    """Return the messages of a run after a commit removed some and posted others."""
     if not commit.read and not commit.letters:
         return letters
     left = {name: letter for name, letter in letters.items() if name not in commit.read}
@@ -576,6 +577,6 @@ def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Lett
 
 
 def _tags_of(commit: Commit, seal: Seal) -> list[Tag]:
-    """The tags that the checkpoints of a commit carry."""
+    """Return the tags of the checkpoints in a commit."""
     checkpoints = (record for record in commit.records if record.kind == Kind.CHECKPOINT)
     return [Tag.make(commit.run.key, name, record.number, record.at, seal) for record in checkpoints for name in record.tags]

@@ -1,4 +1,4 @@
-"""What a store in memory holds, shared by its handles; and what it held before, for a commit that is taken back. No logic of a backend here."""
+"""The data of a store in memory, shared by its handles; and a copy of earlier data, to undo a commit. No backend logic here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class Run(Shape):
-    """One run with what belongs to it; `place` is its cursor."""
+    """One run with its rows; `place` is its cursor."""
 
     place: int
     row: RunRow
@@ -30,14 +30,14 @@ class Run(Shape):
     waiting: Waiting | None = None
 
     def checks(self) -> list[bytes]:
-        """What stands for this run in the manifest."""
+        """Return the checks of this run in the manifest."""
         mark = [] if self.pruned is None else [self.pruned.check]
         others = [*(tag.check for tag in self.tags.values()), *(letter.check for letter in self.letters.values())]
         return [self.row.check, *mark, *others, *(base.check for base in self.bases.values())]
 
 
 class Data:
-    """What the handles of one store share. Position n of the feed is `feed[n - 1]`: id and place of a run, seq of its record."""
+    """The data that the handles of one store share. Position n of the feed is `feed[n - 1]`: id and position of a run, seq of its record."""
 
     def __init__(self, seal: Seal) -> None:
         self.seal = seal
@@ -56,7 +56,7 @@ class Data:
         self.queues = MemoryQueues()
 
     def note(self, name: str, value: str | None) -> None:
-        """Remember a fact; None forgets it."""
+        """Set a property; None removes it."""
         minus = [fact_check(name, self.facts[name], self.seal)] if name in self.facts else []
         self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value, self.seal)])
         self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
@@ -68,19 +68,19 @@ _named_lock = threading.Lock()
 
 
 def data_of(name: str | None, seal: Seal) -> Data:
-    """A fresh store, or the one of this process that has a name. Refused if its digests were made with another seal."""
+    """Return a new store, or the one of this process that has a name. Refused if its digests were made with another seal."""
     with _named_lock:
         found = Data(seal) if name is None else _named.setdefault(name, Data(seal))
     if found.seal(ZERO) != seal(ZERO):
-        raise WrongSeal(f"memory://{name} was not made with the key that it was opened with, or with none")
+        raise WrongSeal(f"memory://{name} must be opened with the key that it was created with, or without one if it had none")
     return found
 
 
-_CHANGED = ("row", "letters", "pruned", "bases")  # parts of a run that a commit replaces, and never changes where they are
+_CHANGED = ("row", "letters", "pruned", "bases")  # parts of a run that a commit replaces and never changes in place
 
 
 class Before:
-    """A store as it was before several commits, for the parts that they touch. The caller holds the store's lock."""
+    """The parts of a store that several commits touch, as they were before. The caller holds the store's lock."""
 
     def __init__(self, data: Data, commits: Sequence[Commit]) -> None:
         self._data = data
@@ -103,7 +103,7 @@ class Before:
 
 
 def _parts_of(entry: Run) -> dict[str, object]:
-    """The parts of a run, with copies of those that a commit changes where they are."""
+    """Return the parts of a run, with copies of those that a commit changes in place."""
     waiting = None if entry.waiting is None else replace(entry.waiting)
     kept = {name: getattr(entry, name) for name in _CHANGED}
     return {**kept, "records": list(entry.records), "tags": dict(entry.tags), "waiting": waiting}

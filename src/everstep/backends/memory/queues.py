@@ -1,4 +1,4 @@
-"""Queues of a store in memory: the contract of `queues`, read in the plainest way. The caller holds the store's lock."""
+"""Queues of a store in memory: the simplest implementation of the contract of `queues`. The caller holds the store's lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICKS = ("claimed", "ended", "failed", "deaths")
 
 
 class Waiting(Shape):
-    """The place of one run."""
+    """The queue entry of one run."""
 
     task: Task
     order: int
@@ -30,7 +30,7 @@ class Waiting(Shape):
 
 
 class Entry(Protocol):
-    """A run of the store as it is seen from here."""
+    """A run of the store, as this module uses it."""
 
     row: RunRow
     letters: dict[str, Letter]
@@ -38,7 +38,7 @@ class Entry(Protocol):
 
 
 class MemoryQueues:
-    """What a store keeps for its queues besides the places: when runs were taken, and who wants to hear of changes."""
+    """A store's queue data besides the entries: when runs were claimed, and the callbacks for changes."""
 
     def __init__(self) -> None:
         self._starts: dict[str, list[int]] = defaultdict(list)
@@ -46,7 +46,7 @@ class MemoryQueues:
         self._listeners: list[Callable[[], None]] = []
 
     def settle(self, run: Entry) -> None:
-        """A run, its letters or its lease changed: so may its place."""
+        """Update the queue entry of a run after a change of the run, its messages or its lease."""
         if run.waiting is None:
             return
         now = clocks.clock.now_us()
@@ -123,7 +123,7 @@ class MemoryQueues:
         return Depth(queue, len(ready), later, len(places) - len(ready) - later - running, running, min(ready, default=None), counts)
 
     def ticks(self) -> dict[tuple[str, int], dict[str, int]]:
-        """What happened in each minute, as a copy."""
+        """Return the counts of each minute, as a copy."""
         return {minute: dict(tick) for minute, tick in self._ticks.items()}
 
     def set_ticks(self, ticks: dict[tuple[str, int], dict[str, int]]) -> None:

@@ -1,18 +1,19 @@
 """A store in a PostgreSQL database, for any number of machines.
 
-    format            the tables, and how they are made; sql/functions.sql says what each write does, in one round trip
-    connections       the address, timeouts, the encoding; connections that reads share, and that users' functions write through; errors
-    writer            group commit, and what becomes of a commit whose connection was lost; `commit` and `fast_commit` make the call
-    leases            who may write a run, by the server's clock
-    queues            what workers take, what waits, and how a change is noticed
+    format            the tables, and how they are created; each write is one call of sql/functions.sql, in one round trip
+    connections       the address, timeouts, the encoding; connections shared by reads; connections for users' functions; errors
+    writer            group commit, and retries after a lost connection; `commit` and `fast_commit` make the call
+    leases            which worker may write a run, by the server's clock
+    queues            claiming runs, waiting runs, noticing changes
     listing, gather   lists by any filter; pages of runs for verify, gc and clean-up
     feed              the records of all runs in the order of their commits
-    user_transaction  transactions of the user's that end with the commit of a step
-    upkeep, deletion  pruning, sweeping, deleting, and what a store tells about itself
-    rows              rows of PostgreSQL to ours
+    user_transaction  users' transactions that end with the commit of a step
+    upkeep, deletion  pruning, sweeping, deleting, and figures about the store
+    rows              convert rows of PostgreSQL to ours
     recovery          reading a damaged store, and building a new one
 
-Works through a pooler that gives each transaction another session. One handle belongs to one process: in a forked child every call is refused.
+Works through a pooler that gives each transaction another session. One handle belongs to one process: in a forked child, every call is
+refused.
 """
 
 from __future__ import annotations
@@ -65,12 +66,12 @@ class PostgresBackend:
         patience = self._address.patience
         self.url = self._address.url
         self.framer: Opener = Framer()
-        self.seal: Seal = unkeyed  # the server computes checks of rows, too: sql/queues.sql
+        self.seal: Seal = unkeyed  # the server also computes checks of rows: sql/queues.sql
         self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
         self._claims = Writer(
             self._address, (self._writer.bucket + 1) % BUCKETS, patience
-        )  # commits do not wait while a worker asks for more
+        )  # separate, so that commits do not wait while a worker claims runs
         self._leases = Leases(self._readers.sql, self._writer.sql, self._writer.bucket)
         self._lender = Lender(self._address)
         self._patience = patience
@@ -82,7 +83,9 @@ class PostgresBackend:
 
     def _check_open(self) -> None:
         if self._forked:
-            raise StoreClosed(f"the store {self.url} was opened before this process was forked", remedy="Open it anew in the child.")
+            raise StoreClosed(
+                f"the store {self.url} was opened before this process was forked", remedy="Open the store again in the child process."
+            )
         if self._closed:
             raise StoreClosed(f"the store {self.url} is closed")
 
@@ -122,7 +125,7 @@ class PostgresBackend:
         return [record_from(run, row) for row in reversed(found)]
 
     def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
-        """In two round trips at most; what was pruned between them is met by whoever loads, and looked for again."""
+        """Use at most two round trips. If a prune happens between them, the load notices it and calls this again."""
         self._check_open()
         places, marks, bases = self._readers.together(("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)))
         if not places or places[0][0] is None:
@@ -164,7 +167,7 @@ class PostgresBackend:
         if code == 2:
             raise NotFound(f"there is no run {run!r}")
         if code == 3:
-            raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+            raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
         return code == 0
 
     def letters(self, run: str) -> list[Letter]:
@@ -210,7 +213,7 @@ class PostgresBackend:
     def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
         self._check_open()
         deletion = Deletion(self._claims.sql, self._claims.bucket, rows)
-        return deletion.keys if not rows else self._claims.call(deletion.do)  # commits do not wait for it
+        return deletion.keys if not rows else self._claims.call(deletion.do)  # separate, so that commits do not wait for it
 
     def trim_feed(self, after: int, most: int) -> int:
         self._check_open()
@@ -271,7 +274,7 @@ class PostgresBackend:
         return dict(self._rows("chunk_sizes", family))
 
     def sweep(self, family: bytes, digests: Sequence[bytes], stamp: int) -> int:
-        """A stamp says something to the handle whose manifest it came from, and to others while nothing was written since."""
+        """Remove chunks. A stamp is valid for the handle whose manifest it came from, and for others while nothing was written since."""
         self._check_open()
         if self._stamps.at(stamp) is None:
             self.manifest()
@@ -384,7 +387,7 @@ class PostgresBackend:
         self._lender.close()
 
     def abandon(self) -> None:
-        """In a forked child: the connections are the parent's. The driver does not end those that another process made."""
+        """Forget the connections in a forked child: they are the parent's. The driver does not close those that another process made."""
         self._closed = self._forked = True
 
 

@@ -1,4 +1,4 @@
-"""A commit as the arguments of one function call, what its answer means, and several commits in one transaction."""
+"""Turns a commit into the arguments of one function call and its answer into a result; makes several commits in one transaction."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
 ADVANCE = 15
 NAMES = {ADVANCE: "advance", 42: "commit", 56: "commit_more", 60: "commit_task"}
-"""The statement for so many arguments."""
+"""The statement for each number of arguments."""
 
 
 def arguments(commit: Commit, bucket: int, again: bool) -> Values:
-    """What the function takes that does it, in order: as little as there is to say."""
+    """Return the arguments of the function that makes the commit, in order: the shortest list that describes it."""
     run, was = commit.run, commit.was
     if run.head_seq > MAX_SEQ:
-        raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
+        raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records, the maximum")
     if was is not None and not again and _only_advances(commit, run, was):
         return _advance(commit.records[0], run, was, bucket)
     delta = int.from_bytes(run.check) - (0 if was is None else int.from_bytes(was.check))
@@ -45,7 +45,7 @@ def arguments(commit: Commit, bucket: int, again: bool) -> Values:
 
 
 def _only_advances(commit: Commit, run: RunRow, was: RunRow) -> bool:
-    """Whether a commit is one record with its body, and of the row only the head differs, as it follows from the record."""
+    """Return whether a commit is one record with its body, and only the head of the row differs, as it follows from the record."""
     if len(commit.records) != 1 or commit.chunks or commit.letters or commit.read or commit.task is not None:
         return False
     record = commit.records[0]
@@ -64,14 +64,14 @@ _fixed = attrgetter(
 
 def _advance(record: Record, run: RunRow, was: RunRow, bucket: int) -> Values:
     delta = int.from_bytes(run.check) - int.from_bytes(was.check)
-    return (  # the sum as text: the driver takes longer to make the server's form of it
+    return (  # the sum as text: the driver takes longer to convert it to the server's binary form
         bucket, str(delta), was.epoch, was.head_seq, was.check, run.id, record.at, run.check, record.kind, record.note, record.meta,
         record.own, record.labels, record.digest, record.body,
     )  # fmt: skip
 
 
 def _tags(commit: Commit) -> tuple[list[Any], ...]:
-    """The tags that the checkpoints of a commit carry."""
+    """Return the tags of the checkpoints in a commit."""
     found = [(name, r.number, r.at) for r in commit.records if r.tags and r.kind == Kind.CHECKPOINT for name in r.tags]
     if not found:
         return _NO_TAGS
@@ -89,7 +89,7 @@ def _letters(commit: Commit) -> tuple[list[Any], ...]:
 
 
 def _labels(run: RunRow, was: RunRow | None) -> tuple[list[Any], ...]:
-    """What listings no longer find the run by, and what from now on."""
+    """Return the labels by which listings no longer find the run, and the new ones."""
     old_tags, old_meta = ((), None) if was is None else (was.tags, was.meta)
     if run.tags == old_tags and run.meta == old_meta:
         return _NO_LABELS
@@ -97,8 +97,8 @@ def _labels(run: RunRow, was: RunRow | None) -> tuple[list[Any], ...]:
 
 
 def commit_all(connection: Connection, sql: dict[str, bytes], bucket: int, commits: Sequence[Commit], again: bool) -> Committed:
-    """Make commits of several runs in one transaction. One that is refused takes the others with it."""
-    # Runs are created first, as the writer does it: the lock that all who create runs share comes before the rows of runs.
+    """Make commits of several runs in one transaction. If one is refused, none is made."""
+    # Create runs first, as the writer does: the lock that all creators of runs share must be taken before the rows of runs.
     order = sorted(range(len(commits)), key=lambda i: commits[i].was is not None)
     calls = [arguments(commits[i], bucket, again) for i in order]
     found: dict[int, Committed] = {}
@@ -114,7 +114,8 @@ def commit_all(connection: Connection, sql: dict[str, bytes], bucket: int, commi
 
 
 def outcome(commit: Commit, answer: Values, again: bool) -> Committed | EverstepError:
-    """What an answer says, or the error that it stands for. Where a commit was asked for twice and left no record, nobody can tell who was refused."""
+    """Return the result or the error that an answer means. If a commit without a record was sent twice, a refusal is ambiguous:
+    `written` is then "unknown"."""
     code, waiting, epoch, seq = answer
     if code in (DONE, BEFORE):
         return Committed(waiting)
@@ -125,9 +126,9 @@ def outcome(commit: Commit, answer: Values, again: bool) -> Committed | Everstep
     if code == GONE or (was is None and code not in (TAKEN, ORPHAN)):
         return LostLease(f"run {name!r} was deleted while this writer had it open", written=written)
     if code == TAKEN:
-        return RunExists(f"a run {name!r} exists already")
+        return RunExists(f"a run {name!r} already exists")
     if code == ORPHAN:
-        return NotFound(f"run {commit.run.parent!r} was deleted meanwhile: it cannot be forked any more")
+        return NotFound(f"run {commit.run.parent!r} was deleted meanwhile: it can no longer be forked")
     if code == EPOCH:
         return LostLease(f"run {name!r} was taken over: epoch {was and was.epoch} is now {epoch}", written=written)
-    return Conflict(f"run {name!r} moved on: this write follows record {was and was.head_seq}, the head is {seq}", written=written)
+    return Conflict(f"run {name!r} has changed: this write follows record {was and was.head_seq}, the head is {seq}", written=written)

@@ -1,8 +1,8 @@
 """Deletes many runs of a store in PostgreSQL at once: a few statements for all of them, in one transaction. Relies on psycopg.
 
-Runs are named by place and check, so a run that moved on since it was read stays. Chunks are deleted by a statement of their own, after the rows: it
-sees a fork that was committed while the deletion of its parent waited for it. Where two processes delete the last two runs of a family at the same
-time, its chunks are left to gc.
+Runs are named by position and check, so a run that has changed since it was read stays. A separate statement deletes the chunks after the
+rows: it sees a fork that was committed while the deletion of its parent waited. If two processes delete the last two runs of a family at the
+same time, its chunks are left to gc.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Deletion:
         self.keys: set[bytes] = set()
 
     def do(self, connection: Connection, again: bool) -> set[bytes]:
-        """Delete; gives the keys of the runs that are gone. Asked again after a lost connection, those that are gone by now count."""
+        """Delete; return the keys of the deleted runs. When repeated after a lost connection, runs that are deleted by now count."""
         with connection.transaction():
             given = [(row.id, row.check) for row in self._rows.values()]
             taken = execute(connection, self._sql["take_runs"], ([name for name, _ in given], [check for _, check in given]))
@@ -36,7 +36,7 @@ class Deletion:
         return gone | self._gone(connection) if again else gone
 
     def _rest(self, connection: Connection, taken: list[tuple[int, RunRow]]) -> None:
-        """What belonged to the runs goes; their tombstones and the sum of the manifest take its place."""
+        """Delete the other rows of the runs; add their tombstones and update the sum of the manifest."""
         places = [place for place, _ in taken]
         delta = -sum(int.from_bytes(row.check) for _, row in taken)
         delta -= sum(int.from_bytes(check) for (check,) in execute(connection, self._sql["take_beside"], (places,) * 6))
@@ -68,7 +68,7 @@ def _count(connection: Connection, sql: dict[str, bytes], bucket: int, delta: in
 
 
 def forget(connection: Connection, sql: dict[str, bytes], bucket: int, block: int, before: int) -> int:
-    """Drop old tombstones of a block, and remember their places in its fact."""
+    """Drop old tombstones of a block, and record their positions in its property."""
     name, first = name_of(block), block * BLOCK + 1
     with connection.transaction():
         execute(connection, sql["lock_fact"], (name,))

@@ -1,7 +1,7 @@
-"""The commit that nearly all are, by the shortest way: one prepared call of libpq, with values that are packed here. Relies on psycopg.pq.
+"""The fastest path for the most common commit: one prepared call of libpq, with values packed here. Relies on psycopg.pq.
 
-What psycopg does for any query and any type costs more computing than the whole statement does on the server. Only for sessions in which
-statements stay prepared, and for text in UTF-8; everything else goes the ordinary way. Waits so that Ctrl-C is heard.
+psycopg's general handling of queries and types costs more CPU than the server needs for the whole statement. Only for sessions in which
+statements stay prepared, and for text in UTF-8; everything else uses the ordinary path. Ctrl-C interrupts its waits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from everstep.backends.postgres.connections.connect import Connection
 from everstep.backends.postgres.rows import Values
 
 _NAME = b"everstep_advance"
-_BINARY = [1, 0, *[1] * 13]  # all but the sum, which is a text
+_BINARY = [1, 0, *[1] * 13]  # all but the sum, which is text
 _TYPES = [21, 1700, 20, 20, 17, 25, 20, 17, 25, 25, 25, 25, 17, 17, 17]
 _ACTIVE = psycopg.pq.TransactionStatus.ACTIVE
-_PATIENCE = 5.0  # seconds, as many as psycopg has in this case
+_PATIENCE = 5.0  # seconds, as in psycopg
 _TUPLES, _COMMAND = psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK
 
 
@@ -42,7 +42,7 @@ class Quick:
         self._result(_COMMAND)
 
     def ask(self, values: Values) -> Values:
-        """The answer of the server. Raises what psycopg would."""
+        """Return the answer of the server. Raises the same errors as psycopg."""
         packed = _packed(values)
         try:
             self._wire.send_query_prepared(_NAME, packed, _BINARY, result_format=1)
@@ -50,17 +50,17 @@ class Quick:
         except psycopg.Error:
             raise
         except BaseException:
-            with suppress(psycopg.Error):  # it is lost on top of that: Ctrl-C remains Ctrl-C
+            with suppress(psycopg.Error):  # the connection is lost as well: raise Ctrl-C nevertheless
                 self._hear_out()
             raise
         found = (result.get_value(0, column) for column in range(result.nfields))
         return tuple(None if data is None else int.from_bytes(data, signed=True) for data in found)
 
     def _hear_out(self) -> None:
-        """Ctrl-C while the server works: have it end. Who looks afterwards sees what became of it, not what may still come."""
+        """Cancel the statement after Ctrl-C and wait for its end: a later check then sees its outcome, which can no longer change."""
         wire, limit = self._wire, time.monotonic() + _PATIENCE
         if wire.flush():
-            return  # a part was not sent: the server knows of nothing that it could do
+            return  # a part was not sent, so the server has nothing to execute
         while wire.transaction_status == _ACTIVE and time.monotonic() < limit:
             while not wire.is_busy() and wire.get_result() is not None:
                 continue
@@ -70,7 +70,7 @@ class Quick:
 
     def _result(self, expected: int) -> Any:
         wire = self._wire
-        while wire.flush():  # long ones are sent in parts; the server may say something meanwhile
+        while wire.flush():  # long values are sent in parts; the server may answer meanwhile
             self._poll.modify(wire.socket, select.POLLIN | select.POLLOUT)
             if any(event & ~select.POLLOUT for _, event in self._poll.poll()):
                 wire.consume_input()
@@ -92,7 +92,7 @@ class Quick:
 
 
 def usable(connection: Connection) -> bool:
-    """Whether values can be packed here as the session takes them."""
+    """Return whether values can be packed here in the form that the session expects."""
     return connection.info.encoding == "utf-8" and hasattr(select, "poll")
 
 

@@ -1,19 +1,19 @@
-"""The format of a store in PostgreSQL: what the tables hold, how they are made, how an older store is brought to it. Owns the format.
+"""The format of a store in PostgreSQL: its tables, how they are created, how an older store is migrated. Owns the format.
 
-Format 1 (sql/schema.sql), in a schema of its own:
-    runs, records, chunks, tags, letters, pruned, bases, tombstones, facts, workers   as in every store; `pk` is a run's place in the order
-               of creation and is never used again. records.body_digest is kept only where the body was pruned
-    manifest   64 buckets: each a part of the sum of all checks, of the number of runs and of writes, and which run was committed to last
-               through it. An open store has one bucket, so that those who write at the same time do not wait for one row
-    chunks     (bucket, stamp): by which write of which bucket each was last written
-    counters   how many runs were ever created; who creates one waits for others who do, so that places become visible in order
+Format 1 (sql/schema.sql), in its own schema:
+    runs, records, chunks, tags, letters, pruned, bases, tombstones, facts, workers   as in every store; `pk` is a run's position in the
+               order of creation and is never reused. records.body_digest is kept only if the body was pruned
+    manifest   64 buckets: each has a part of the sum of all checks, of the number of runs and of writes, and the run that was committed
+               to last through it. An open store uses one bucket, so that concurrent writers do not wait for one row
+    chunks     (bucket, stamp): the write of the bucket that last wrote each
+    counters   how many runs were ever created; processes that create runs wait for each other, so that positions become visible in order
     feed_new, feed, feed_end   commits without a position yet; those with one; the newest position
-    tasks, starts, ticks   the places of runs in queues; when runs of a queue with a rate limit were taken; what happened in each queue, minute by
-               minute, counted in the bucket of who did it
-    orders     runs that were enqueued inside a caller's own transaction, until a worker makes runs of them
-    run_tags, run_meta   the tags and scalar meta values of runs once more, for listing
-    commits    a sequence: in which order commits began
-The functions of sql/functions.sql and sql/queues.sql are what a commit and the other writes call. Relies on nothing but PostgreSQL 13 or newer: no extension.
+    tasks, starts, ticks   the queue entries of runs; when runs of a queue with a rate limit were claimed; the activity of each queue by
+               minute, counted in the bucket of the process
+    orders     runs that were enqueued inside a caller's own transaction, until a worker creates the runs
+    run_tags, run_meta   a copy of the tags and scalar meta values of runs, for listing
+    commits    a sequence: the order in which commits began
+Commits and the other writes call the functions of sql/functions.sql and sql/queues.sql. Needs PostgreSQL 13 or newer and no extension.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError, StoreUnreachable
 
 FORMAT = 1
-MISSING = "Check the database and the schema in the URL; `everstep migrate` makes the tables, as does opening it without create=False."
+MISSING = "Check the database and the schema in the URL. `everstep migrate` creates the tables; so does opening without create=False."
 BUCKETS = 64
 _PAUSE = 0.2
 _OLDEST = 130000
 _FORBIDDEN = (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)
-_STEPS = {1: "schema"}  # the script that leads to each format from the one before; format 0 is a schema without tables
+_STEPS = {1: "schema"}  # the script that migrates to each format from the one before; format 0 is a schema without tables
 
 
 def version_of(connection: Connection, address: Address) -> int:
-    """The format of the store; 0 if there is none."""
+    """Return the format of the store; 0 if there is none."""
     sql = address.load("read")
     ((there,),) = execute(connection, sql["has_format"], (address.schema,))
     if not there:
@@ -50,7 +50,7 @@ def version_of(connection: Connection, address: Address) -> int:
 
 
 def formats_of(url: str) -> tuple[int, int]:
-    """The format that a store has, 0 if there is none, and the one that this version brings it to."""
+    """Return the format of a store, 0 if there is none, and the one that this version migrates it to."""
     address = Address(url)
     with address.connect() as connection:
         try:
@@ -60,7 +60,7 @@ def formats_of(url: str) -> tuple[int, int]:
 
 
 def prepare_within(address: Address, create: bool, seconds: float) -> Connection:
-    """The same, and try again for so long while the server does not answer. A server that refuses is not asked again."""
+    """Call `prepare`, and retry for so many seconds while the server does not answer. A server that refuses is not asked again."""
     limit = time.monotonic() + seconds
     while True:
         try:
@@ -72,7 +72,7 @@ def prepare_within(address: Address, create: bool, seconds: float) -> Connection
 
 
 def prepare(address: Address, create: bool) -> Connection:
-    """See that the store is there and has this format; make it or bring it there where that is allowed. Gives a connection for reading."""
+    """Check that the store exists and has this format; create or migrate it if allowed. Returns a connection for reading."""
     connection = address.connect()
     try:
         refuse_encoding(connection, address.url)
@@ -95,7 +95,7 @@ def prepare(address: Address, create: bool) -> Connection:
 
 
 def _migrate(connection: Connection, address: Address) -> int:
-    """All steps in one transaction. Of several who begin at once the first does it; the others wait and find it done."""
+    """Migrate in one transaction. If several processes begin at once, the first one migrates; the others wait and find it done."""
     if connection.info.server_version < _OLDEST:
         raise StoreError(f"{address.url} is PostgreSQL {connection.info.server_version // 10000}", remedy="Use version 13 or newer.")
     sql = address.load("read")
@@ -113,7 +113,7 @@ def _migrate(connection: Connection, address: Address) -> int:
 
 
 def begin_new(connection: Connection, address: Address) -> None:
-    """Begin a transaction that makes the tables of a new store. InvalidArgument if the schema has tables already."""
+    """Begin a transaction that creates the tables of a new store. InvalidArgument if the schema already has tables."""
     refuse_encoding(connection, address.url)
     sql = address.load("read")
     try:
@@ -121,7 +121,7 @@ def begin_new(connection: Connection, address: Address) -> None:
         execute(connection, sql["alone"], (f"everstep {address.schema}",))
         if execute(connection, sql["taken"], (address.schema,)) == [(True,)]:
             raise InvalidArgument(
-                f"{address.url} has tables already", remedy="Give a schema where nothing is: repair never writes over anything."
+                f"{address.url} already has tables", remedy="Use a schema that has no tables: repair never overwrites anything."
             )
         _build(connection, address, 0)
     except _FORBIDDEN as error:
@@ -142,7 +142,7 @@ def _install_functions(connection: Connection, address: Address) -> None:
 
 
 def _guard_functions(connection: Connection, address: Address) -> None:
-    """Replace the functions of a store that was made before they set their search path. A user who may not goes on with those that are there."""
+    """Replace the functions of a store from before they set their search path. A user without that right keeps using the existing ones."""
     sql = address.load("read")
     if execute(connection, sql["guarded"], (address.schema,)) == [(True,)]:
         return
@@ -154,13 +154,14 @@ def _guard_functions(connection: Connection, address: Address) -> None:
 
 def _forbidden(error: psycopg.Error, connection: Connection, address: Address) -> StoreError:
     return StoreError(
-        f"{address.url}: the tables of the store cannot be made ({str(error).splitlines()[0]})",
-        remedy=f'Let an owner of the database run: CREATE SCHEMA "{address.schema}" AUTHORIZATION {connection.info.user}; or open it once as one who may.',
+        f"{address.url}: cannot create the tables of the store ({str(error).splitlines()[0]})",
+        remedy=f'Let an owner of the database run: CREATE SCHEMA "{address.schema}" AUTHORIZATION {connection.info.user}; '
+        "or open the store once as a user who may create it.",
     )
 
 
 def _make_schema(connection: Connection, address: Address) -> None:
-    """Only where it is not there: "if not exists" asks for the right to make one all the same."""
+    """Create the schema only if it is missing: "if not exists" needs the right to create one even if it exists."""
     ((there,),) = execute(connection, address.load("read")["has_schema"], (address.schema,))
     if not there:
         connection.execute(f'CREATE SCHEMA "{address.schema}"'.encode())

@@ -1,7 +1,7 @@
-"""Reads everything about a page of runs in a few statements: what verify, gc and cleanup look at. Relies on Readers.
+"""Reads all rows of a page of runs in a few statements, for verify, gc and clean-up. Relies on Readers.
 
-A run that has more than `_MOST_BYTES` is left to single reads, so that a page stays small in memory. So is one of which anything cannot be read: the single
-read says what.
+A run that has more than `_MOST_BYTES` is left to single reads, so that a page stays small in memory. So is a run with any unreadable row:
+the single read reports the error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _MOST_RECORDS = 64
 
 
 def gather(readers: Readers, page: Sequence[tuple[int, RunRow]], heads: bool) -> Gathered:
-    """Chunks are listed before the rows are read again: what a commit adds in between is then missing from the list, not from the rows."""
+    """Read a page. Lists chunks before it reads the rows again: chunks of a commit in between are then missing from the list, not from the
+    rows."""
     out = Gathered()
     reading = _Reading(readers, page)
     if not heads:
@@ -47,7 +48,7 @@ def gather(readers: Readers, page: Sequence[tuple[int, RunRow]], heads: bool) ->
 
 
 class _Reading:
-    """Reads rows of several runs and notes the runs of which a row cannot be read."""
+    """Reads rows of several runs and notes the runs that have an unreadable row."""
 
     def __init__(self, readers: Readers, page: Sequence[tuple[int, RunRow]]):
         self._readers = readers
@@ -67,7 +68,7 @@ class _Reading:
 
 
 def _chunks(readers: Readers, families: list[bytes], out: Gathered) -> None:
-    """The sizes of all chunks, and the frames of families that are small."""
+    """Read the sizes of all chunks, and the frames of small families."""
     out.sizes.update({family: {} for family in families})
     for family, digest, size in readers.rows("sizes_of", families):
         out.sizes[family][digest] = size

@@ -1,8 +1,8 @@
-"""Leases on PostgreSQL: who holds a run, and how to know that a holder died.
+"""Leases on PostgreSQL: which worker holds a run, and how its death is noticed.
 
-A worker's lease ends by the server's clock; only how long it lasts comes from the worker. On the machine of a holder it is known sooner: its
-process is named by its pid namespace, pid and start time, and by that name it is there or it died. Where the system does not tell,
-and from other machines, a holder lives until its lease ends. A worker that is not known counts as dead.
+A worker's lease expires by the server's clock; only its duration comes from the worker. On the holder's machine, its death is known sooner:
+its process is identified by pid namespace, pid and start time, and either exists or has died. If the system does not report this,
+and from other machines, a holder counts as alive until its lease expires. An unregistered worker counts as dead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RUN_COLUMNS = 23  # with the seq of the newest record
 
 
 class Leases:
-    """The lease operations, each to be done by the writer in its turn."""
+    """The lease operations; the writer executes each in its turn."""
 
     def __init__(self, read: dict[str, bytes], write: dict[str, bytes], bucket: int) -> None:
         self._read = read
@@ -34,13 +34,13 @@ class Leases:
         for _ in range(_TRIES):
             pk, row, now, holder = self._look(connection, run)
             if again and row.worker == worker.id and holder is not None:
-                return row  # the answer of the first try was lost
+                return row  # the answer to the first attempt was lost
             self._refuse_if_held(row, holder)
             self.introduce(connection, worker)
             after = row.sealed(epoch=row.epoch + 1, worker=worker.id, since=now)
             if self._lease(connection, pk, row, after):
                 return after
-        raise StoreBusy(f"run {run!r} changed all the time while its lease was asked for")
+        raise StoreBusy(f"run {run!r} kept changing while its lease was requested")
 
     def release(self, connection: Connection, row: RunRow) -> None:
         for _ in range(_TRIES):
@@ -50,7 +50,7 @@ class Leases:
                 return
             if stored.epoch != row.epoch or stored.worker is None or self._lease(connection, pk, stored, stored.sealed(worker=None)):
                 return
-        raise StoreBusy(f"run {row.id!r} changed all the time while its lease was given back")
+        raise StoreBusy(f"run {row.id!r} kept changing while its lease was released")
 
     def renew(self, connection: Connection, worker: Worker) -> None:
         left = _left(worker)
@@ -69,19 +69,19 @@ class Leases:
         if stored.check == row.check and execute(connection, self._write["remove"], values) == [(True,)]:
             return
         if not (again and stored.key != row.key):
-            raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+            raise Conflict(f"run {row.id!r} has changed since it was read; it was not deleted")
 
     def own(self, worker: Worker) -> None:
-        """This store has such a worker: it is forgotten when the store is closed."""
+        """Note a worker of this store, to remove it when the store is closed."""
         self._own.add(worker.id)
 
     def forget(self, connection: Connection) -> None:
-        """The workers of this store are gone, and with them their leases."""
+        """Remove the workers of this store, and with them their leases."""
         if self._own:
             execute(connection, self._write["drop_workers"], (sorted(self._own),))
 
     def _look(self, connection: Connection, run: str) -> tuple[int, RunRow, int, Worker | None]:
-        """A run with its place, proven by its own digest: damage must not be sealed anew. The server's time, and who holds it alive."""
+        """Read a run, verified by its digest (damage must not be sealed again), its position, the server's time and the live holder."""
         found = execute(connection, self._read["leased"], (run,))
         if not found:
             raise NotFound(f"there is no run {run!r}")
@@ -109,13 +109,13 @@ class Leases:
 
 
 def known_as(worker: Worker) -> Values:
-    """What the server is told about a worker."""
+    """Return the columns that the server keeps about a worker."""
     name = process_name(worker.pid) if (worker.host, worker.boot) == _here() else ""
     return worker.id, worker.host, worker.pid, worker.boot, worker.started_at, worker.expires_boot, _left(worker), name
 
 
 def living(values: Values) -> Worker | None:
-    """A worker that is alive as far as can be told; None if it is not."""
+    """Return a worker if it is alive as far as is known; else None."""
     *about, process, lasts = values
     worker = Worker(*about)
     if not lasts:
@@ -133,5 +133,5 @@ def _here() -> tuple[Any, str]:
 
 
 def _left(worker: Worker) -> int:
-    """How long the worker's leases last from now: a span, so that no other clock than the server's says when they end."""
+    """Return how long the worker's leases last from now: a duration, so that only the server's clock decides when they expire."""
     return worker.expires_boot - clocks.clock.boot_us()

@@ -1,7 +1,7 @@
-"""Listings on PostgreSQL: the newest runs, the newest checkpoints of a run, by any filter. Relies on Readers.
+"""Listings on PostgreSQL: the newest runs, the newest checkpoints of a run, with any filter. Relies on Readers.
 
 Every filter is a piece of fixed SQL with bound values; the server chooses the index. Only the meta of checkpoints is compared here, page by
-page: it is kept as the text that was given, which need not be what the server takes for JSON.
+page: it is kept as the given text, which the server may not accept as JSON.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _label_tests(at: str, query: Query) -> Tests:
 
 
 def _page(select: str, place: str, tests: Tests, query: Query, after: int | None, limit: int | None) -> tuple[str, list[Any]]:
-    """One page: what fits, in order, beyond the cursor, up to the limit."""
+    """Return the statement for one page: matching rows, in order, beyond the cursor, up to the limit."""
     beyond, direction = (">", "ASC") if query.oldest_first else ("<", "DESC")
     if after is not None:
         tests = [*tests, (f"{place} {beyond} %s", (after,))]

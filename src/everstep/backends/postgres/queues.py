@@ -1,8 +1,8 @@
-"""Queues of a store in PostgreSQL: what workers take, what becomes of the runs of dead ones, what waits, and how a change is noticed.
+"""Queues of a store in PostgreSQL: claiming runs, freeing the runs of dead workers, counting waiting runs, noticing changes.
 
-Taking is one statement (sql/queues.sql): places and rows are locked past each other, so that many who ask at once never wait for one
-another. Who waits for work listens on a connection of its own; behind a pooler that shares sessions, nothing is heard, and workers look
-by themselves now and then.
+Claiming is one statement (sql/queues.sql), which skips locked entries and rows, so that concurrent claims never wait for each
+other. A worker without work listens on its own connection; behind a pooler that shares sessions, notifications do not arrive, so
+workers also poll from time to time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAUSE = 1.0
 
 
 def claim(connection: Connection, sql: bytes, bucket: int, asked: Claim) -> list[Claimed]:
-    """The runs that a worker gets. Where the answer was lost, they are held by it all the same, and are freed with it."""
+    """Return the runs that a worker gets. If the answer was lost, the worker still holds them, and they are freed with it."""
     values = (bucket, list(dict.fromkeys(asked.queues)), list(asked.workflows), list(asked.without), asked.most, *known_as(asked.worker))
     return [_claimed(row) for row in execute(connection, sql, values)]
 
@@ -42,16 +42,16 @@ def create(
     calls = [(commit, arguments(commit, bucket, again)) for commit in commits]
     cursors = [connection.cursor(binary=True) for _ in calls]
     try:
-        with connection.pipeline():  # one sync at its end: the server makes one transaction of it
+        with connection.pipeline():  # it ends with one sync: the server makes one transaction of it
             try:
                 for cursor, (_, values) in zip(cursors, calls, strict=True):
                     cursor.execute(sql[NAMES[len(values)]], values)
                 connection.cursor(binary=True).execute(sql["refuse_taken"], (ids, keys, list(known)))
             except BaseException:
-                connection.close()  # leaving would commit what was sent before the value that cannot be; without its end, it is undone
+                connection.close()  # leaving the block would commit the statements before the bad value; closing undoes them
                 raise
     except DivisionByZero:
-        raise RunExists("a run of one of these ids exists already") from None
+        raise RunExists("a run with one of these ids already exists") from None
     answers = [outcome(commit, cursor.fetchone() or (), again) for cursor, (commit, _) in zip(cursors, calls, strict=True)]
     for answer in answers:
         if not isinstance(answer, (Committed, AlreadyQueued, RunExists)):
@@ -65,7 +65,7 @@ def _claimed(values: tuple[Any, ...]) -> Claimed:
 
 
 def dead_here(readers: Readers) -> list[str]:
-    """The workers of this machine that have runs and whose process is gone."""
+    """Return the workers of this machine that have runs and whose process has died."""
     return [str(row[0]) for row in readers.rows("holders") if living(row) is None]
 
 
@@ -75,7 +75,7 @@ def place_from(values: tuple[Any, ...]) -> Place:
 
 
 def next_ready(readers: Readers, queues: Sequence[str]) -> int | None:
-    """By this machine's clock, so that whoever sleeps until then wakes in time."""
+    """Return the time by this machine's clock, so that a worker that sleeps until then wakes up in time."""
     ((first, now),) = readers.rows("next_ready", list(queues))
     return None if first is None else clock.now_us() + first - now
 
@@ -87,7 +87,7 @@ def depths(readers: Readers, minutes: int) -> list[Depth]:
 
 
 class Bell:
-    """Listens on a connection of its own, and makes a new one when it was lost."""
+    """Listens on its own connection, and makes a new one when it is lost."""
 
     def __init__(self, address: Address, ring: Callable[[], None]) -> None:
         self._address = address
@@ -101,12 +101,12 @@ class Bell:
             try:
                 self._listen()
             except (EverstepError, psycopg.Error):
-                self._stop.wait(_PAUSE)  # the server is away: whoever uses the store meets the same trouble and reports it
+                self._stop.wait(_PAUSE)  # the server is not reachable: the next use of the store meets the same error and reports it
 
     def _listen(self) -> None:
         with self._address.connect() as connection:
             connection.execute(f'LISTEN "{self._address.channel}"'.encode())
-            self._ring()  # something may have come before
+            self._ring()  # something may have happened before
             while not self._stop.is_set():
                 for _ in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
                     self._ring()
@@ -114,4 +114,4 @@ class Bell:
     def stop(self) -> None:
         self._stop.set()
         if self._thread is not threading.current_thread():
-            self._thread.join(_LISTEN_SECONDS / 10)  # it may be waiting for the server: it ends by itself
+            self._thread.join(_LISTEN_SECONDS / 10)  # it may be waiting for the server; it then ends by itself

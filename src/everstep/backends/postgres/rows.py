@@ -1,6 +1,6 @@
-"""Rows of PostgreSQL to the rows of `everstep.records` and back. No I/O.
+"""Converts rows of PostgreSQL to the rows of `everstep.records` and back. No I/O.
 
-The server keeps types, so only what is packed inside a column is looked at here: tags, ranges, the digests of facts.
+The server guarantees types, so this module only checks values packed inside a column: tags, ranges, the digests of properties.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Values = tuple[Any, ...]
 
 
 def run_from(values: Values) -> RunRow:
-    """A run row, from all columns in the order of the table."""
+    """Make a run row from all columns in the order of the table."""
     name, key, family, workflow, session, packed = values[1:7]
     tags = unpack_tags(packed)
     if tags is None:
@@ -29,14 +29,14 @@ def run_from(values: Values) -> RunRow:
 
 
 def newest_run(values: Values) -> RunRow:
-    """A run row, from all columns and the seq of the run's newest record."""
+    """Make a run row from all columns and the seq of the run's newest record."""
     row = run_from(values[:-1])
     refuse_stale(row, values[-1])
     return row
 
 
 def run_values(row: RunRow) -> Values:
-    """All columns of a run row but its primary key."""
+    """Return all columns of a run row except its primary key."""
     return (
         row.id, row.key, row.family, row.workflow, row.session, pack_tags(row.tags), row.note, row.meta, row.parent, row.parent_number,
         row.created_at, row.status, row.updated_at, row.head_seq, row.head_digest, row.checkpoints, row.stored, row.epoch,
@@ -45,7 +45,7 @@ def run_values(row: RunRow) -> Values:
 
 
 def record_from(run: str, values: Values) -> Record:
-    """A record; the digest of its body is computed when it is needed, unless the body was pruned."""
+    """Make a record. The digest of its body is computed when it is needed, unless the body was pruned."""
     seq, kind, epoch, at, number, note, packed, meta, own, labels, digest, body_digest, body = values
     tags = () if packed is None else unpack_tags(packed)
     if tags is None:
@@ -55,12 +55,12 @@ def record_from(run: str, values: Values) -> Record:
         del record.body_digest
         return record
     if body_digest is None:
-        raise DamagedRecord(run, seq, "its body is gone without a digest of it")
+        raise DamagedRecord(run, seq, "its body is missing and no digest of it is stored")
     return Record(run, seq, kind, epoch, at, number, note, tags, meta, own, labels, None, body_digest, digest)
 
 
 def record_values(r: Record) -> Values:
-    """All columns of a record but its run."""
+    """Return all columns of a record except its run."""
     return (
         r.seq, r.kind, r.epoch, r.at, r.number, r.note, pack_tags(r.tags) if r.tags else None, r.meta, r.own, r.labels, r.digest,
         r.body_digest if r.body is None else None, r.body,
@@ -68,12 +68,12 @@ def record_values(r: Record) -> Values:
 
 
 def record_columns(records: Sequence[Record]) -> tuple[list[Any], ...]:
-    """Records as one array for each column."""
+    """Return records as one array for each column."""
     return tuple(map(list, zip(*map(record_values, records), strict=True)))
 
 
 def chunk_columns(chunks: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
-    """Digests and frames, each digest once: the last frame that is not shorter than one before it."""
+    """Return digests and frames, each digest once: with the last frame that is not shorter than one before it."""
     kept: dict[bytes, bytes] = {}
     for digest, frame in chunks:
         if len(frame) >= len(kept.get(digest, b"")):
@@ -82,12 +82,12 @@ def chunk_columns(chunks: Sequence[tuple[bytes, bytes]]) -> tuple[list[bytes], l
 
 
 def items_of(meta: str | None) -> list[bytes]:
-    """What runs are found by whose meta has these scalars."""
+    """Return the index items for the scalars of a meta text."""
     return [] if meta is None else [item(key, text) for key, text in meta_scalars(meta).items()]
 
 
 def items_or_none(meta: str | None) -> list[bytes]:
-    """The same of a row that may be damaged."""
+    """Return the same for a row that may be damaged."""
     try:
         return items_of(meta)
     except DamagedFrame:
@@ -95,7 +95,7 @@ def items_or_none(meta: str | None) -> list[bytes]:
 
 
 def item(key: str, text: str) -> bytes:
-    """One scalar of a meta text, under its key."""
+    """Return the index item for one scalar of a meta text, with its key."""
     return sha256(json.dumps([key, text]).encode()).digest()
 
 
@@ -108,8 +108,8 @@ def pruned_from(run: str, values: Values) -> Pruned:
 
 
 def fact_from(values: Values) -> tuple[str, str]:
-    """A fact, proved: what is to be kept depends on it."""
+    """Make a property and verify it: retention depends on properties."""
     name, value, check = values
     if fact_check(name, value) != check:
-        raise Damaged(f"what the store remembers as {name!r} does not match its digest", remedy="Set it anew.")
+        raise Damaged(f"the property {name!r} of the store does not match its digest", remedy="Set it again.")
     return name, value

@@ -1,6 +1,6 @@
-"""What keeps a store in PostgreSQL small, and what it tells about itself. Relies on Readers and on the writer's connection.
+"""Keeps a store in PostgreSQL small, and reports on it. Relies on Readers and on the writer's connection.
 
-Free space inside of tables is used again by the server; giving it back to the system is its VACUUM's part, and only `compact` asks for it.
+The server reuses free space inside tables; its VACUUM returns space to the system, which only `compact` runs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TABLES = ("records", "chunks", "runs", "letters", "tags", "bases", "feed", "fee
 
 
 class Stamps:
-    """What each bucket had counted when the store had so many writes. A stamp of `sweep` is such a number; here is what it stands for.
+    """The counts of each bucket at certain numbers of writes of the store. A stamp of `sweep` is such a number; this maps it to buckets.
 
-    Within a bucket writes follow each other, so that a chunk was written by then if its own stamp is not beyond that of its bucket.
+    Within a bucket, writes are sequential: a chunk was written by then if its own stamp is not beyond that of its bucket.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, list[int]] = OrderedDict()
-        self._lock = threading.RLock()  # a finalizer may read in the middle of a read
+        self._lock = threading.RLock()  # reentrant: a finalizer may read during a read
 
     def note(self, buckets: list[int]) -> int:
         with self._lock:
@@ -53,12 +53,12 @@ class Stamps:
 def manifest(readers: Readers, stamps: Stamps) -> Manifest:
     ((totals, writes, runs, places, last),) = readers.rows("manifest")
     if totals is None or places is None:
-        raise Damaged("the manifest of the store is gone")
+        raise Damaged("the manifest of the store is missing")
     return Manifest(_bytes(sum(map(_whole, totals))), runs, last, places, stamps.note(writes))
 
 
 def _whole(number: Decimal | int | None) -> int:
-    """A number of the manifest: the server's numbers may be fractions, or none at all."""
+    """Return a number of the manifest as an integer: the server's numbers may be fractions, or null."""
     if number is None:
         raise Damaged("the manifest of the store is damaged: the table manifest or counters is empty")
     try:
@@ -72,7 +72,7 @@ def _bytes(total: int) -> bytes:
 
 
 def census(readers: Readers) -> Census:
-    """The manifest and the sum of all checks, from one statement, so from one snapshot."""
+    """Return the manifest and the sum of all checks, from one statement and so one snapshot."""
     said = {"total": 0, "runs": 0, "places": 0}
     counts = {"found": 0, "gone": 0, "": 0}
     found = forgotten = 0
@@ -87,7 +87,7 @@ def census(readers: Readers) -> Census:
 
 
 def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool, mark: Callable[[], bytes | None]) -> None:
-    """Drop bodies of a run, if nobody else pruned it meanwhile."""
+    """Drop bodies of a run, unless another process pruned it meanwhile."""
     now, bases = cut.now, cut.bases
     values = (
         bucket, cut.run, None if cut.was is None else cut.was.check, now.key, pack_ranges(now.ranges), now.freed, now.at,
@@ -96,9 +96,9 @@ def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool
     )  # fmt: skip
     ((code,),) = execute(connection, sql, values)
     if code == 2:
-        raise NotFound(f"the run {cut.run!r} that was to be pruned is gone")
+        raise NotFound(f"run {cut.run!r} cannot be pruned: it was deleted")
     if code == 4 and not (again and mark() == now.check):
-        raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+        raise Conflict(f"another process has pruned run {cut.run!r} meanwhile")
 
 
 def set_fact(connection: Connection, sql: bytes, bucket: int, name: str, value: str | None) -> None:
@@ -106,7 +106,7 @@ def set_fact(connection: Connection, sql: bytes, bucket: int, name: str, value: 
 
 
 def compact(address: Address, size: Callable[[], int]) -> int:
-    """Have the server clean up; gives the bytes that the tables have less. Nobody is kept out."""
+    """Run VACUUM; return by how many bytes the tables became smaller. Blocks no process."""
     before = size()
     with address.connect(seconds=0) as connection:
         try:
@@ -118,20 +118,20 @@ def compact(address: Address, size: Callable[[], int]) -> int:
 
 
 def check(readers: Readers, stop: Callable[[], bool] | None) -> list[str] | None:
-    """What belongs to nothing, what only serves listings, and the feed. The server checks its own pages."""
+    """Check for orphaned rows, the listing tables, and the feed. The server checks its own pages."""
     found = [text for (text,) in readers.rows("strays")]
     for pk, tags, meta, listed_tags, listed_items in readers.stream("metas"):
         if stop is not None and stop():
             return None
         if set(unpack_tags(tags) or ()) != set(listed_tags):
-            found.append(f"the tags of run number {pk} are not those that it is listed by")
+            found.append(f"the tags of run number {pk} differ from those in the listing table")
         if set(items_or_none(meta)) != set(listed_items):
-            found.append(f"the meta of run number {pk} is not what it is listed by")
+            found.append(f"the meta of run number {pk} differs from that in the listing table")
     return found
 
 
 def health(readers: Readers, address: Address) -> dict[str, object]:
-    """See `Upkeep.health`."""
+    """Return the values that `Audit.health` describes."""
     before = clocks.clock.now_us()
     ((version, fsync, standby, read_only, may_write, whole, checksums, autovacuum, now),) = readers.rows(
         "health", f'"{address.schema}".runs'
@@ -146,7 +146,7 @@ def health(readers: Readers, address: Address) -> dict[str, object]:
         "version": version.split()[0],
         "read_only": why or (None if may_write else "this user may not write its tables"),
         "write_remedy": "Connect to the primary server." if standby else GRANTS,
-        "synchronous": "off" if fsync == "off" else "full",  # where synchronous_commit is off, commits ask for more
+        "synchronous": "off" if fsync == "off" else "full",  # if synchronous_commit is off, commits turn it on
         "sync_remedy": "Set fsync = on in postgresql.conf.",
         "full_page_writes": whole == "on",
         "checksums": checksums == "on",

@@ -1,8 +1,8 @@
-"""A transaction of the user's in the store's own database, whose last statement is the commit of the step. Relies on psycopg.
+"""A user's transaction in the store's own database, whose last statement is the commit of the step. Relies on psycopg.
 
-COMMIT is sent when the answer of that statement is known, never with it: a refused commit must take the user's statements with it. So
-a connection that is lost before COMMIT was sent has written nothing, and one that is lost after it holds a lock on the run's row until the
-server has made up its mind; whoever gets that lock can read what became of it.
+COMMIT is sent after the answer to that statement is known, never with it: a refused commit must undo the user's statements. So
+if the connection is lost before COMMIT was sent, nothing was written. If it is lost afterwards, the server keeps a lock on the run's row
+until it has committed or rolled back; a process that gets that lock can read the outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOOK = b"SELECT 1 FROM {schema}.records WHERE run = %s AND seq = %s AND digest 
 
 
 class PostgresTransaction:
-    """One transaction. `barrier` returns when all commits that were handed over before are settled."""
+    """One transaction. `barrier` returns when all commits that were submitted before are settled."""
 
     def __init__(self, lender: Lender, sql: dict[str, bytes], barrier: Callable[[], object], patience: float):
         self._lender = lender
@@ -48,7 +48,7 @@ class PostgresTransaction:
         return found
 
     def _last_statement(self, commit: Commit) -> Committed:
-        """The commit, in a bucket of its own choice: that of the store's writer would have them wait for each other."""
+        """Send the commit, in a randomly chosen bucket: with that of the store's writer, the two would wait for each other."""
         connection = self.connection
         if connection.closed or connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             raise Undone(ended()) if not connection.closed else self._lost("in the step")
@@ -67,7 +67,7 @@ class PostgresTransaction:
         return found
 
     def _lost(self, how: str) -> StoreUnreachable:
-        """The server went away, and it is known that nothing was written: no fault of the step's."""
+        """Return the error for a lost server if nothing was written: the step is not at fault."""
         url = self._lender.address.url
         failure = StoreUnreachable(f"{url}: the connection was lost before the step was committed: {how}", written="no")
         failure.place = url
@@ -79,13 +79,13 @@ class PostgresTransaction:
         try:
             own(connection, b"COMMIT")
         except psycopg.Error as error:
-            if not lost(connection, error):  # a constraint or a conflict that showed up at the end
+            if not lost(connection, error):  # a constraint or a conflict that the server detected at the end
                 self.rollback()
                 raise Undone(error) from error
             self._lender.drop(connection)
             if not self._settle(commit, error):
                 raise self._lost(said(error)) from error
-        except BaseException as error:  # Ctrl-C: known before anybody asks
+        except BaseException as error:  # Ctrl-C: find out the outcome before the caller can ask
             self._lender.drop(connection)
             self._settle(commit, error)
             raise
@@ -93,7 +93,7 @@ class PostgresTransaction:
             self._lender.give(connection)
 
     def _settle(self, commit: Commit, cause: BaseException) -> bool:
-        """Whether a commit happened whose connection was lost at its end."""
+        """Find out whether a commit happened whose connection was lost at its end."""
         limit = time.monotonic() + self._patience
         while True:
             try:
@@ -121,5 +121,5 @@ class PostgresTransaction:
 
 
 def lost(connection: psycopg.Connection[object], error: psycopg.Error) -> bool:
-    """Whether an error leaves it open what the server did: one that the server itself reported, on a connection that goes on, does not."""
+    """Return whether an error leaves open what the server did. Not if the server itself reported it and the connection is still usable."""
     return connection.closed or error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))

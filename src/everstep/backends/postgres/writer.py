@@ -1,10 +1,10 @@
 """Writes a store in PostgreSQL: one transaction, one round trip and one fsync of the server for all commits that wait at the same time.
 
-Relies on `group_commit` for which thread sends when. Commits that follow each other go as one pipeline; every other request goes alone.
+Relies on `group_commit` to choose the thread that sends. Consecutive commits are sent as one pipeline; every other request is sent alone.
 
-A connection that is lost on the way leaves it open whether the commit happened. The writer then asks for it once more, with the same fence: a commit that
-happened is found by its digests and not done again, one that did not happen is done now. So it ends in yes or no, or, if the server stays
-away, in an error that says `written="unknown"`.
+If the connection is lost, it is unknown whether the commit happened. The writer then sends it once more, with the same fence: a commit
+that happened is found by its digests and not repeated, one that did not happen is made now. So the result is yes or no, or, if the server
+remains unreachable, an error with `written="unknown"`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from everstep.threads.guard import interrupts
 from everstep.threads.wakeup import Nudge
 
 Operation = Callable[[Connection, bool], Any]
-"""Something to do on a connection; told whether it may have been done before."""
+"""An operation on a connection; its second argument says whether it may have been executed before."""
 
 _BATCH = 500
 _PAUSE = 0.1
@@ -38,7 +38,7 @@ _UNPREPARED = (InvalidSqlStatementName, DuplicatePreparedStatement)
 
 
 class Writer(GroupCommit):
-    """The one way to write in this process, for one store. A request without an operation is a commit, its argument."""
+    """The only writer of one store in this process. A request without an operation is a commit, its argument."""
 
     def __init__(self, address: Address, bucket: int, patience: float) -> None:
         super().__init__(address.url, _BATCH)
@@ -51,7 +51,7 @@ class Writer(GroupCommit):
         self._prepares = True
 
     def call(self, operation: Operation) -> Any:
-        """Do something other than a commit, in turn with the commits."""
+        """Execute something other than a commit, in order with the commits."""
         return self.perform(Request(operation))
 
     def submit(self, commit: Commit, done: Done) -> None:
@@ -59,7 +59,7 @@ class Writer(GroupCommit):
         self.enqueue(Request(None, commit, done))
 
     def _write(self, requests: list[Request]) -> None:
-        """Do each operation and each group of commits, again until it is known what became of it or the server stayed away too long."""
+        """Execute each operation and each group of commits; retry until the outcome is known or the patience is exhausted."""
         for group in _groups(requests):
             limit, settled = time.monotonic() + self._patience, False
             while not settled:
@@ -76,7 +76,7 @@ class Writer(GroupCommit):
                         request.settled = settled = True
 
     def _recover(self) -> list[Nudge]:
-        """After an interrupted leader: leave to the next one what is not settled. Whether it was done is unknown, so that it is marked as sent before."""
+        """Leave unsettled requests of an interrupted leader to the next one. They are marked as sent before: they may have been executed."""
         if self._connection is not None:
             hear_out(self._connection)
         self._drop()
@@ -86,10 +86,10 @@ class Writer(GroupCommit):
         return self._batch.notify()
 
     def _is_over(self, group: list[Request], error: Exception, late: bool) -> bool:
-        """What an error means for those whose request it met; False if it is to be tried once more."""
+        """Settle the requests that an error affects; return False if they should be tried again."""
         if isinstance(error, _TRY_AGAIN) and len(group) == 1 and not late:
             return False
-        if isinstance(error, _UNPREPARED) and self._prepares:  # something stands between that gives another session: nothing was done
+        if isinstance(error, _UNPREPARED) and self._prepares:  # a pooler has switched the session: nothing was executed
             self._prepares = False
             self._drop()
             return False
@@ -119,7 +119,7 @@ class Writer(GroupCommit):
                 if interrupts(error):
                     raise
                 request.error = error
-        # Who creates runs takes a lock that all who create runs share: first, so that no two batches wait for each other in a circle.
+        # Create runs first, which takes a lock that all creators of runs share: otherwise two batches could deadlock.
         ready.sort(key=lambda pair: pair[0].argument.was is not None)
         answers = self._send(connection, [values for _, values in ready])
         for (request, _), answer in zip(ready, answers, strict=True):
@@ -128,18 +128,18 @@ class Writer(GroupCommit):
         _settle_chains([request for request, _ in ready])
 
     def _send(self, connection: Connection, calls: list[Values]) -> list[Values]:
-        """One round trip and one transaction, however many they are."""
+        """Send all calls in one round trip and one transaction."""
         if len(calls) == 1 and len(calls[0]) == ADVANCE and self._quick is not None:
             return [self._quick.ask(calls[0])]
         if len(calls) <= 1:
             return [execute(connection, self._call(values), values)[0] for values in calls]
         cursors = [connection.cursor(binary=True) for _ in calls]
-        with connection.pipeline():  # between two syncs, and there is one at its end, the server makes one transaction of it
+        with connection.pipeline():  # it ends with one sync: the server makes one transaction of it
             try:
                 for cursor, values in zip(cursors, calls, strict=True):
                     cursor.execute(self._call(values), values)
             except BaseException:
-                connection.close()  # leaving would commit what was sent before the value that cannot be; without its end, it is undone
+                connection.close()  # leaving the block would commit the statements before the bad value; closing undoes them
                 raise
         return [cursor.fetchone() or () for cursor in cursors]
 
@@ -160,7 +160,7 @@ class Writer(GroupCommit):
         return self._connection
 
     def _is_lost(self, error: Exception) -> bool:
-        """Whether the session has ended. The server may say so before the driver sees that the connection is closed."""
+        """Return whether the session has ended. The server may report it before the driver sees that the connection is closed."""
         meaning = translated(error, self._address.url)
         if isinstance(meaning, InvalidArgument):
             return False
@@ -168,7 +168,7 @@ class Writer(GroupCommit):
         return isinstance(meaning, StoreUnreachable) or (closed and isinstance(error, psycopg.Error))
 
     def _sent(self, error: Exception) -> bool:
-        """Whether anything may have reached the server: not if there was no connection."""
+        """Return whether anything may have reached the server: not if there was no connection."""
         return not isinstance(error, StoreUnreachable)
 
     def _drop(self) -> None:
@@ -177,7 +177,8 @@ class Writer(GroupCommit):
             self._connection = self._quick = None
 
     def _undone(self, group: list[Request], error: Exception) -> None:
-        """The server refused the transaction and undid it. Of several, each is tried alone, so that only the culprit fails."""
+        """Handle a transaction that the server refused and undid. Of several requests, each is retried alone, so that only the faulty one
+        fails."""
         connection = self._connection
         meaning = explained(error, self._address, connection)
         if connection is not None and (connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE):
@@ -190,7 +191,7 @@ class Writer(GroupCommit):
             request.error = meaning
             said_by_operation = request.operation is not None and isinstance(error, EverstepError)
             if request.again and isinstance(request.error, EverstepError) and not said_by_operation:
-                request.error.written = "unknown"  # this try was undone; what became of the one before is not known
+                request.error.written = "unknown"  # this attempt was undone; the outcome of the one before is not known
             request.settled = True
 
     def _give_up(self, group: list[Request], error: Exception) -> None:
@@ -202,7 +203,7 @@ class Writer(GroupCommit):
             request.settled = True
 
     def close_after(self, last: Operation) -> None:
-        """Write what is queued, do one last thing if the server can be reached, then refuse everything."""
+        """Write all queued requests, execute `last` if the server can be reached, then refuse everything."""
         self.close(lambda: self._try_last(last))
 
     def _try_last(self, last: Operation) -> None:
@@ -210,14 +211,14 @@ class Writer(GroupCommit):
             if self._connection is not None:
                 last(self._connection, False)
         except psycopg.Error:
-            return  # leases that were not given back end by themselves
+            return  # leases that were not released expire by themselves
 
     def _disconnect(self) -> None:
         self._drop()
 
 
 def _groups(batch: Sequence[Request]) -> list[list[Request]]:
-    """Group commits that follow each other; every operation is alone. Retries are grouped apart from first attempts; abandoned requests are skipped."""
+    """Group consecutive commits; every operation is alone. Retries are grouped apart from first attempts; abandoned requests are skipped."""
     groups: list[list[Request]] = []
     for request in batch:
         if request.abandoned:
@@ -231,7 +232,7 @@ def _groups(batch: Sequence[Request]) -> list[list[Request]]:
 
 
 def _settle_chains(group: list[Request]) -> None:
-    """A commit without records that was asked for twice is known to have happened if one that followed it has."""
+    """Settle commits without records that were sent twice: such a commit has happened if one that followed it has."""
     followed = {request.argument.was.check for request in group if request.error is None and request.argument.was is not None}
     for request in reversed(group):
         commit = request.argument

@@ -1,18 +1,18 @@
-"""A store in one SQLite file, for one machine and any number of processes. The backend that everybody starts with.
+"""A store in one SQLite file, for one machine and any number of processes. The default backend.
 
-    files             the file and what lies beside it: created, opened, migrated; paths, the WAL, forks of the process, older copies
-    writer            group commit; `transaction` says what a commit does to the tables
-    feed              the order of all commits, for those who follow
-    upkeep            pruning, sweeping, giving space back
-    health            what a store tells about itself: SQLite's own check, a census, its file and folder
-    agreement         whether rows are the newest ones
-    queues            what workers take, what waits, and how a change is noticed
-    leases            who may write a run; OS locks that tell of a death at once
+    files             the file and those beside it: creating, opening, migrating; paths, the WAL, forks of the process, rolled-back copies
+    writer            group commit; `transaction` applies a commit to the tables
+    feed              the order of all commits, for the event stream
+    upkeep            pruning, sweeping, returning space
+    health            SQLite's own check, a census, figures about the file and its folder
+    agreement         checks that rows are the newest versions
+    queues            claiming runs, waiting runs, noticing changes
+    leases            which worker may write a run; OS locks that reveal a death at once
     reader, listing, gather   reads
-    rows, errors      rows and errors of SQLite to ours
+    rows, errors      convert rows and errors of SQLite to ours
     recovery          reading a damaged store, and building a new one
 
-Needs a local file system. One handle belongs to one process: in a forked child every call is refused.
+Needs a local file system. One handle belongs to one process: in a forked child, every call is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from everstep.backends.sqlite import queues as sqlite_queues
 from everstep.backends.sqlite import upkeep
 from everstep.backends.sqlite.feed import feed_end, read_feed
 from everstep.backends.sqlite.files import os_fork
-from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted
+from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
 from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
@@ -61,13 +61,14 @@ class SqliteBackend:
         accept_older: bool = False,
         seal: Seal = unkeyed,
     ) -> None:
+        most_wal = whole_number("wal_bytes", wal_bytes, 2**40)
         self.seal = seal
         self.framer: Opener = Framer()
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
         self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note, seal)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, wal_bytes)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
             self._locks.clean()
@@ -87,7 +88,7 @@ class SqliteBackend:
         return connection
 
     def _prove_seal(self) -> None:
-        """Refuse a store that has another seal; mark a new one that has a keyed one."""
+        """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
             if not self._reader.prove_seal():
                 self._writer.call(upkeep.set_fact, (SEALED, "keyed"))
@@ -97,7 +98,10 @@ class SqliteBackend:
 
     def _check_open(self) -> None:
         if self._forked:
-            raise StoreClosed(f"the store {self._file.path} was opened before this process was forked", remedy="Open it anew in the child.")
+            raise StoreClosed(
+                f"the store {self._file.path} was opened before this process was forked",
+                remedy="Open the store again in the child process.",
+            )
         if self._closed:
             raise StoreClosed(f"the store {self._file.path} is closed")
 
@@ -312,7 +316,7 @@ class SqliteBackend:
         return new
 
     def claim(self, claim: Claim) -> list[Claimed]:
-        """A look without a write first: workers ask often, and mostly there is nothing."""
+        """Look for ready runs without writing first: workers ask often, and mostly there is none."""
         self._check_open()
         ready = sqlite_queues.next_ready(self._reader, claim.queues)
         if not claim.most or ready is None or ready > clock.now_us():
@@ -362,8 +366,8 @@ class SqliteBackend:
             return
         refuse_inside()
         self._closed = True
-        # The last of them first, and each whatever becomes of the others. The writer's connection is the last one to be closed: if no other
-        # process has the store open, SQLite merges and removes the WAL then.
+        # In reverse order, each even if another one fails. The writer's connection is closed last: if no other process has the store open,
+        # SQLite then merges and removes the WAL.
         with ExitStack() as closing:
             closing.callback(self._file.release)
             for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
@@ -372,7 +376,7 @@ class SqliteBackend:
                 closing.callback(bell.stop)
 
     def rest(self) -> None:
-        """Before a fork; see `files.os_fork`. A thread that forks in the middle of a save of its own can't wait for it: in the child, it is undone."""
+        """Pause before a fork; see `files.os_fork`. A thread that forks during its own save can't wait for it: the child undoes it."""
         self._rests = not inside()
         if self._rests:
             self._wal.rest()
@@ -407,9 +411,9 @@ def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
     letter, run = asked
     pk, row = transaction.existing(run)
     if row.key != letter.key:
-        raise NotFound(f"the run {run!r} that the letter {letter.name!r} is for was deleted; another one has its id")
+        raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
     if not transaction.add_letter(pk, letter):
         return False
-    if row.worker is None:  # who has it reads the letter; if that one died, the place is ready already, or will be
+    if row.worker is None:  # otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway
         transaction.settle(pk, row)
     return True

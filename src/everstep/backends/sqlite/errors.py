@@ -1,28 +1,31 @@
-"""What SQLite's errors mean to a person who wanted to save or to read. Relies on apsw; decides nothing about going on.
+"""Translates SQLite's errors into ours, for a save or a read. Relies on apsw; does not decide whether to continue.
 
-`written` is decided here for everything but COMMIT: before COMMIT nothing is written, ever.
+`written` is decided here for everything except COMMIT: before COMMIT nothing is ever written.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 import apsw
 
 from everstep.errors import Damaged, EverstepError, InvalidArgument, NotAStore, ReadOnly, StoreBusy, StoreError, StoreFailed, StoreFull
 
+_PAGE, _PROBES = 4096, 64
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def is_full(error: BaseException, system_errno: int) -> bool:
-    """No space, a quota or a file size limit: the write did not happen, and trying again later makes sense."""
+    """Return whether space, a quota or a file size limit is exhausted: the write did not happen, and a later retry can succeed."""
     if isinstance(error, apsw.FullError):
         return True
     return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE and system_errno in NO_SPACE
 
 
 class Halfway(Exception):
-    """A refusal that came after a part of its work was written. Not an error of ours: the writer takes those for refusals that wrote nothing."""
+    """A refusal after a part of its work was written. Not an error of ours: the writer treats those as refusals that wrote nothing."""
 
     def __init__(self, refusal: EverstepError):
         super().__init__(str(refusal))
@@ -30,12 +33,12 @@ class Halfway(Exception):
 
 
 def write_error(error: BaseException, path: str, system_errno: int = 0) -> BaseException:
-    """What to raise for an error that came before COMMIT."""
+    """Return the error to raise for a failure before COMMIT."""
     return _placed(_write_error(error, path, system_errno), path)
 
 
 def read_error(error: BaseException, path: str) -> BaseException:
-    """What to raise for an error of a read, or of a write that failed while it read."""
+    """Return the error to raise for a failed read, or for a write that failed while it read."""
     return _placed(_read_error(error, path), path)
 
 
@@ -52,7 +55,7 @@ def _write_error(error: BaseException, path: str, system_errno: int) -> BaseExce
         return StoreFull(f"no space is left for {path}: nothing of this save was written")
     if isinstance(error, apsw.IOError):
         return StoreFailed(f"{path}: the disk reported an error before the save was complete ({error})", written="no")
-    if isinstance(error, OSError):  # of a lock file beside the store
+    if isinstance(error, OSError):  # from a lock file beside the store
         full = error.errno in NO_SPACE
         return StoreFull(f"no space is left beside {path}") if full else StoreError(f"{path}: the system reported {error}")
     if isinstance(error, (UnicodeEncodeError, OverflowError, TypeError, ValueError)) and not isinstance(error, UnicodeDecodeError):
@@ -66,11 +69,31 @@ def _read_error(error: BaseException, path: str) -> BaseException:
     if isinstance(error, apsw.ReadOnlyError):
         return ReadOnly(f"{path} cannot be written ({error})")
     if isinstance(error, apsw.NotADBError):
-        return NotAStore(f"{path} is not an Everstep store: it is no SQLite database")
+        return NotAStore(f"{path} is not an Everstep store: it is not a SQLite database")
+    if isinstance(error, apsw.CorruptError) and (reported := disk_error(path)) is not None:
+        return StoreError(
+            f"{path} cannot be read: the disk reported {reported}. It is unknown whether the store is damaged",
+            remedy="Check the disk and the system's log, then try again; `everstep verify` checks whether the data is complete.",
+        )
     if isinstance(error, (apsw.CorruptError, apsw.ConstraintError, apsw.SQLError, apsw.MismatchError, UnicodeDecodeError)):
         return Damaged(f"{path} is damaged ({error})")
     if isinstance(error, (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError)):
-        return StoreError(f"{path} cannot be opened ({error})", remedy="Check that the folder exists and who may read and write it.")
+        return StoreError(f"{path} cannot be opened ({error})", remedy="Check that the folder exists and that you may read and write it.")
     if isinstance(error, apsw.Error):
         return StoreError(f"{path}: SQLite reported {error}")
     return error
+
+
+def disk_error(path: str) -> OSError | None:
+    """Return the error of the disk, if it reports one for any of some pages of the file and its WAL. SQLite reports an unreadable page (EIO) as
+    a malformed one."""
+    for place in (path, f"{path}-wal"):
+        try:
+            with Path(place).open("rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                for at in range(0, size, max(_PAGE, size // _PROBES)):
+                    os.pread(file.fileno(), _PAGE, at)
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.ENXIO):
+                return error
+    return None

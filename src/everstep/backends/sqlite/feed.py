@@ -1,13 +1,13 @@
-"""The feed of a store in SQLite: which records were committed, in which order, without a page of its own in each commit.
+"""The feed of a store in SQLite: the order in which records were committed, without an extra page in each commit.
 
     entry    12 bytes: pk of the run, seq of its first record, how many records; 4 bytes each, big-endian
     blob     8 bytes of SHA-256(entries, position of the last record as 8 bytes), then the entries
     feed     full blobs, each under its first position
     manifest.feed, manifest.fed     the blob that is being filled, and the newest position
 
-Every commit writes the manifest row anyway; the blob lies in it and leaves for the table when it is full. A commit that goes on
-where the last entry ends makes that entry longer. Positions never change: `trim` turns entries of deleted runs into gaps, entries of run 0.
-Relies on the caller's transaction or snapshot. Never hands out an event of a blob that does not match its digest.
+Every commit writes the manifest row anyway; the blob is part of it and moves to the table when it is full. A commit that continues
+where the last entry ends extends that entry. Positions never change: `trim` turns entries of deleted runs into gaps, entries of run 0.
+Relies on the caller's transaction or snapshot. Never returns an event of a blob that does not match its digest.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _entries(blob: bytes) -> list[Entry]:
 
 
 def length(entries: list[Entry]) -> int:
-    """How many positions entries take."""
+    """Return how many positions the entries take."""
     return sum(count for _, _, count in entries)
 
 
 def proven(blob: Any, end: Any) -> list[Entry] | None:
-    """The entries of a part that ends at a position; None if it is not what was written for that."""
+    """Return the entries of a part that ends at a position; None if it is not the part that was written for it."""
     try:
         _prove(blob, end)
     except Damaged:
@@ -59,7 +59,7 @@ def proven(blob: Any, end: Any) -> list[Entry] | None:
 
 
 class FeedWriter:
-    """The end of the feed, as one write transaction after the other goes on with it. Its last entry is open, the others are packed."""
+    """The end of the feed, which each write transaction extends. Its last entry is open, the others are packed."""
 
     __slots__ = ("_count", "_hash", "_packed", "_pk", "_seq", "fed", "full")
 
@@ -70,7 +70,7 @@ class FeedWriter:
         self._begin(b"")
 
     def load(self, blob: Any, fed: Any) -> None:
-        """Go on from what is stored. Cheap, because two processes that write in turn do it at each commit."""
+        """Continue from the stored end. Must be cheap: two processes that write in turn do it at each commit."""
         _prove(blob, fed)
         self.fed = fed
         self.full.clear()
@@ -82,7 +82,7 @@ class FeedWriter:
         self._hash = sha256(packed)
 
     def add(self, pk: int, seq: int, count: int) -> None:
-        """`count` records of a run were committed, from `seq` on. Full blobs gather in `full`, for the table."""
+        """Add `count` records of a run, beginning with `seq`. Full blobs are collected in `full`, for the table."""
         if pk == self._pk and seq == self._seq + self._count:
             self._count += count
         else:
@@ -101,11 +101,11 @@ class FeedWriter:
             self._begin(b"")
 
     def blob(self) -> bytes:
-        """What the manifest is to hold."""
+        """Return the blob for the manifest."""
         return self._blob(_pack_entry(self._pk, self._seq, self._count) if self._count else b"")
 
     def _blob(self, last: bytes) -> bytes:
-        """Only the last entry is hashed anew: this is done at every commit."""
+        """Hash only the last entry again: this is done at every commit."""
         digest = self._hash.copy()
         digest.update(last + self.fed.to_bytes(8))
         return digest.digest()[:_DIGEST] + self._packed + last
@@ -132,11 +132,11 @@ def feed_end(cursor: apsw.Cursor) -> int:
 def _newest(cursor: apsw.Cursor) -> tuple[bytes, int]:
     blob, fed = cursor.execute(_SQL["feed_newest"]).fetchone() or (None, None)
     _prove(blob, fed)
-    return blob, fed  # type: ignore[return-value] # proven
+    return blob, fed  # type: ignore[return-value] # verified
 
 
 def _beyond(cursor: apsw.Cursor, after: int) -> Iterator[tuple[int, Entry]]:
-    """The entries beyond a position, each with the position that it begins at; the first one without what lies before."""
+    """Yield the entries beyond a position, each with its first position; the first entry without its part before that position."""
     for first, entries in _blobs(cursor, after + 1):
         position = first
         for pk, seq, count in entries:
@@ -147,7 +147,7 @@ def _beyond(cursor: apsw.Cursor, after: int) -> Iterator[tuple[int, Entry]]:
 
 
 def _blobs(cursor: apsw.Cursor, position: int) -> Iterator[tuple[int, list[Entry]]]:
-    """The blobs from the one that holds a position to the newest. There is no hole between them, or the feed is damaged."""
+    """Yield the blobs from the one that holds a position to the newest. Raises Damaged if one of them is missing."""
     blob, fed = _newest(cursor)
     newest = _entries(blob)
     last = fed - length(newest) + 1
@@ -156,7 +156,7 @@ def _blobs(cursor: apsw.Cursor, position: int) -> Iterator[tuple[int, list[Entry
         first, entries = _stored(cursor, position)
         end = first + length(entries)
         if end <= position or end > last or (whole and first != position):
-            raise Damaged(f"the feed is damaged: the part that holds position {position} is gone")
+            raise Damaged(f"the feed is damaged: the part that holds position {position} is missing")
         yield first, entries
         position, whole = end, True
     yield last, newest
@@ -165,7 +165,7 @@ def _blobs(cursor: apsw.Cursor, position: int) -> Iterator[tuple[int, list[Entry
 def _stored(cursor: apsw.Cursor, position: int) -> tuple[int, list[Entry]]:
     found: Any = cursor.execute(_SQL["feed_at"], (position,)).fetchone()
     if found is None:
-        raise Damaged(f"the feed is damaged: the part that holds position {position} is gone")
+        raise Damaged(f"the feed is damaged: the part that holds position {position} is missing")
     first, blob = found
     entries = _entries(blob) if type(blob) is bytes and len(blob) % _ENTRY.size == _DIGEST else []
     _prove(blob, first + length(entries) - 1)
@@ -175,7 +175,7 @@ def _stored(cursor: apsw.Cursor, position: int) -> tuple[int, list[Entry]]:
 def _name(cursor: apsw.Cursor, pk: int) -> str | None:
     found = cursor.execute(_SQL["id_at"], (pk,)).fetchone()
     if found is not None and type(found[0]) is not str:
-        raise Damaged(f"the row of run number {pk} is damaged: its id is no text")
+        raise Damaged(f"the row of run number {pk} is damaged: its id is not text")
     return None if found is None else found[0]
 
 
@@ -184,14 +184,14 @@ def _records(cursor: apsw.Cursor, name: str, pk: int, seq: int, count: int) -> l
     records = [record_from(name, values) for values in cursor.execute(_SQL["records"], (first, first + count - 1))]
     for expected, record in enumerate(records, seq):
         if record.seq != expected:
-            raise DamagedRecord(name, expected, "it is gone, although the feed names it")
+            raise DamagedRecord(name, expected, "it is missing, although the feed names it")
     if len(records) != count:
-        raise DamagedRecord(name, seq + len(records), "it is gone, although the feed names it")
+        raise DamagedRecord(name, seq + len(records), "it is missing, although the feed names it")
     return records
 
 
 def trim(rows: list[tuple[Any, Any]], there: Callable[[int], bool]) -> tuple[list[tuple[int, bytes]], int]:
-    """Parts of the feed without the entries of runs that are not there, as new parts; and how many entries went. Nothing, if none would go."""
+    """Return parts of the feed, as new parts, without the entries of deleted runs, and the number of removed entries; empty if none."""
     entries: list[Entry] = []
     before = 0
     for first, blob in rows:
@@ -216,7 +216,7 @@ def trim(rows: list[tuple[Any, Any]], there: Callable[[int], bool]) -> tuple[lis
 
 
 def runs_in(rows: list[tuple[Any, Any]]) -> set[int]:
-    """Return the places of the runs that parts name."""
+    """Return the positions of the runs that these parts name."""
     return {pk for _, blob in rows if type(blob) is bytes and len(blob) % _ENTRY.size == _DIGEST for pk, _, _ in _entries(blob)}
 
 
@@ -226,7 +226,7 @@ def _sealed(entries: list[Entry], end: int) -> bytes:
 
 
 def faults(cursor: apsw.Cursor) -> list[str]:
-    """What is wrong with the feed: a damaged part, or records of a run that it has twice, not at all, or in another order."""
+    """Return the faults of the feed: a damaged part, or records of a run that it has twice, not at all, or in the wrong order."""
     heads: list[Any] = cursor.execute(_SQL["heads"]).fetchall()
     there = {pk for pk, _, _ in heads}
     following: dict[int, int] = {}
@@ -236,7 +236,7 @@ def faults(cursor: apsw.Cursor) -> list[str]:
             parts += 1
             for pk, seq, count in entries:
                 if pk in there and seq != following.get(pk, 1):
-                    return [f"the feed has record {seq} of run number {pk} where record {following.get(pk, 1)} comes"]
+                    return [f"the feed has record {seq} of run number {pk}, expected record {following.get(pk, 1)}"]
                 following[pk] = seq + count
     except Damaged as error:
         return [error.message]

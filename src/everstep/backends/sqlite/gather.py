@@ -1,6 +1,7 @@
-"""Reads what a quick proof needs of a page of runs, table by table: five statements a page and not five a run. Relies on the caller's snapshot.
+"""Reads the data of a quick verify for a page of runs, table by table: five statements a page, not five a run. Relies on the caller's
+snapshot.
 
-Only for the quick depth. Deeper proofs read run by run, as every program does, so that damage to an index is met where a program would meet it.
+Only for the quick depth. Deeper checks read run by run, as every program does, so that they meet a damaged index where a program would.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SQL = sql_files.load("sqlite", "gather")
 
 
 def heads(cursor: apsw.Cursor, page: Sequence[tuple[int, RunRow]]) -> Gathered:
-    """The runs of a page, which are in the order of their places. One of which anything cannot be read is left to single reads."""
+    """Read the runs of a page, which are in the order of their positions. A run with any unreadable row is left to single reads."""
     names = {place: row.id for place, row in page}
     out = Gathered(rows={row.id: row for _, row in page}, records={row.id: [] for _, row in page})
     unread: set[str] = set()

@@ -1,6 +1,6 @@
-"""What a store in SQLite can tell about itself: SQLite's own check, a census against the manifest, and what its file and folder are like.
+"""Reports on a store in SQLite: SQLite's own check, a census against the manifest, and the properties of its file and folder.
 
-Each is one snapshot. Relies on the reader's connections; the state of the file is looked up by name, never by opening it. Writes nothing.
+Each is one snapshot. Relies on the reader's connections; reads the state of the file by name, never by opening it. Writes nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from everstep.records import MODULUS
 from everstep.system import needs_full_sync
 
 SQL = sql_files.load("sqlite", "health")
-_STEPS = 20_000  # of SQLite's machine, between two looks at the clock: well under a millisecond
+_STEPS = 20_000  # of SQLite's virtual machine, between two looks at the clock: well under a millisecond
 _SYNC = {0: "off", 1: "normal", 2: "full", 3: "extra"}
 
 
 def check(cursor: apsw.Cursor, stop: Callable[[], bool] | None) -> list[str] | None:
-    """Pages, indexes and types, what only serves listings, and the feed. None if it was told to stop."""
+    """Check pages, indexes and types, the listing tables, and the feed. None if `stop` ended the check."""
     connection = cursor.connection
     if stop is not None:
         connection.set_progress_handler(stop, _STEPS)
@@ -48,7 +48,7 @@ def check(cursor: apsw.Cursor, stop: Callable[[], bool] | None) -> list[str] | N
 
 
 def _unlisted(cursor: apsw.Cursor) -> list[str]:
-    """Where the meta values that serve listings are not those of the rows."""
+    """Return where the meta values in the listing tables differ from those of the rows."""
     listed: dict[int, set[tuple[str, str]]] = {}
     for pk, key, value in cursor.execute(SQL["run_meta"]):
         listed.setdefault(pk, set()).add((key, value))
@@ -57,15 +57,15 @@ def _unlisted(cursor: apsw.Cursor) -> list[str]:
         try:
             wanted = set(meta_scalars(meta).items())
         except (TypeError, ValueError):
-            wanted = set()  # the row itself is damaged, which its own digest tells
+            wanted = set()  # the row itself is damaged; its own digest reveals that
         has = listed.pop(pk, set())
         found += [f"meta {key} of run {pk} is listed, but not in its row" for key, _ in sorted(has - wanted, key=repr)]
         found += [f"meta {key} of run {pk} is not listed" for key, _ in sorted(wanted - has, key=repr)]
-    return found + [f"meta of run {pk}, which has none, is listed" for pk in sorted(listed, key=repr)]
+    return found + [f"meta of run {pk} is listed, but its row has none" for pk in sorted(listed, key=repr)]
 
 
 def census(cursor: apsw.Cursor) -> Census:
-    """The manifest as recorded, and the sum of all checks that are stored."""
+    """Return the manifest as recorded, and the sum of all stored checks."""
     total, runs, places = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
     if type(total) is not bytes or type(runs) is not int or type(places) is not int:
         raise Damaged("the manifest of the store is damaged")
@@ -78,13 +78,13 @@ def _sum(cursor: apsw.Cursor) -> int:
     total = 0
     for (check,) in cursor.execute(SQL["checks"]):
         if type(check) is not bytes:
-            raise Damaged("a digest of the store is damaged: it is no bytes")
+            raise Damaged("a digest of the store is damaged: it is not bytes")
         total += int.from_bytes(check)
     return total % MODULUS
 
 
 def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
-    """See `Upkeep.health`."""
+    """Return the values that `Audit.health` describes."""
     place = Path(file.path)
     kind = mounts.file_system(place.parent)
     free_pages, pages, page_size = (_number(cursor, name) for name in ("free_pages", "pages", "page_size"))
@@ -116,7 +116,7 @@ def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
 
 
 def read_only(file: SqliteFile) -> str | None:
-    """Why the store cannot be written, or None."""
+    """Return why the store cannot be written, or None."""
     if file.read_only is not None:
         return file.read_only
     for place in (file.path, os.path.dirname(file.path)):  # noqa: PTH120 - a text, as it is said
@@ -126,7 +126,7 @@ def read_only(file: SqliteFile) -> str | None:
 
 
 def _synchronous(file: SqliteFile) -> str | None:
-    """How commits are synced: asked of a connection such as commits go through. None if there is none."""
+    """Return how commits are synced, read from a connection like the one that commits use. None if there is none."""
     try:
         with closing(file.writer()) as connection:
             fully = connection.pragma("fullfsync") and connection.pragma("checkpoint_fullfsync")

@@ -1,10 +1,10 @@
-"""Leases on a store in SQLite: who holds a run, and how to know at once that a holder died.
+"""Leases on a store in SQLite: which worker holds a run, and how its death is noticed at once.
 
-Each worker holds an OS lock on a file of its own, `<store>-locks/<worker id>`, as long as its store is open. The system drops it
+Each worker holds an OS lock on its own file, `<store>-locks/<worker id>`, as long as its store is open. The system drops it
 when the process dies, however it dies, and a forked child does not inherit it. Such locks do not conflict
-within one process, so a registry says which workers live in this one; a lock file of ours is never opened a
-second time, since closing it would drop the lock. A worker of another boot is dead; one of another host lives until its lease ends.
-What the dead left behind is removed when the store is opened.
+within one process, so a registry lists the workers that live in this one. This process never opens one of its own lock files a
+second time, since closing it would drop the lock. A worker of another boot is dead; one of another host is alive until its lease
+expires. Opening the store removes the files of dead workers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ os.register_at_fork(after_in_child=_living.clear)
 
 
 class WorkerLocks(Shape):
-    """The locks of the workers of one store that live in this process, and a look at those of others."""
+    """The locks of the workers of one store that live in this process, and checks of the locks of others."""
 
     folder: str
     _held: dict[str, int] = field(default_factory=dict)
@@ -39,20 +39,20 @@ class WorkerLocks(Shape):
 
     @property
     def _place(self) -> Place:
-        """The folder, by whatever path it was opened: a bind mount must not let a store take its own lease away."""
+        """The folder, independent of the path: with a bind mount, a store must not take over its own lease."""
         if self._known is None:
             self._known = place_of(self.folder)
         return self._known
 
     def hold(self, worker: str) -> bool:
-        """Lock the worker's file; False if it is locked already."""
+        """Lock the worker's file; False if it is already locked."""
         if worker in self._held:
             return False
         Path(self.folder).mkdir(mode=0o700, exist_ok=True)
-        _living.add((self._place, worker))  # first: another handle of this process would drop the lock by looking at it
+        _living.add((self._place, worker))  # first: another handle of this process would drop the lock by checking it
         try:
             while (descriptor := self._locked(self._path(worker))) is None:
-                continue  # somebody who opens the store just now took it for the file of a dead one, and removed it
+                continue  # a process that is opening the store took the file for that of a dead worker and removed it
         except BaseException:
             _living.discard((self._place, worker))
             raise
@@ -61,7 +61,7 @@ class WorkerLocks(Shape):
 
     @staticmethod
     def _locked(path: str) -> int | None:
-        """The file, made and locked; None if it was removed meanwhile."""
+        """Create and lock the file; return None if it was removed meanwhile."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             system.lock(descriptor)
@@ -74,7 +74,7 @@ class WorkerLocks(Shape):
         return None
 
     def clean(self) -> None:
-        """Remove the files of workers that died. Best effort: a file that stays says nothing, for nobody locks it."""
+        """Remove the files of dead workers. Best effort: a leftover file means nothing, because no process locks it."""
         ours = {self._path(worker) for place, worker in _living.copy() if place == self._place}
         with suppress(OSError):
             for path in Path(self.folder).glob("*"):
@@ -86,7 +86,7 @@ class WorkerLocks(Shape):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if system.try_lock(descriptor):
-                path.unlink(missing_ok=True)  # while it is locked, so that whoever is about to lock it sees that it is gone
+                path.unlink(missing_ok=True)  # while it is locked, so that a process which is about to lock it sees that it was removed
         finally:
             os.close(descriptor)
 
@@ -109,25 +109,25 @@ class WorkerLocks(Shape):
             os.close(descriptor)
 
     def forget(self, worker: str) -> None:
-        """Remove the lock file of a dead worker. Ids are never used twice, so nobody can be about to lock it."""
+        """Remove the lock file of a dead worker. Ids are never reused, so no process can be about to lock it."""
         if (self._place, worker) not in _living:
-            with suppress(OSError):  # whoever opens the store next removes it
+            with suppress(OSError):  # the next process that opens the store removes it
                 Path(self._path(worker)).unlink(missing_ok=True)
 
     def _path(self, worker: str) -> str:
-        """Ids come out of the store: one that is no plain name must not lead out of the folder."""
+        """Return the path of a worker's lock file. Ids are read from the store: an id must not lead out of the folder."""
         name = worker if _SAFE.fullmatch(worker) else sha256(worker.encode("utf-8", "surrogatepass")).hexdigest()
         return f"{self.folder}/{name}"
 
     def abandon(self) -> None:
-        """In a forked child: the locks are the parent's."""
+        """Forget the locks in a forked child: they are the parent's."""
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
 
     def close(self) -> None:
         for worker, descriptor in self._held.items():
-            with suppress(OSError):  # whoever opens the store next removes it
+            with suppress(OSError):  # the next process that opens the store removes it
                 Path(self._path(worker)).unlink(missing_ok=True)
             os.close(descriptor)
             _living.discard((self._place, worker))
@@ -135,7 +135,7 @@ class WorkerLocks(Shape):
 
 
 class Leases(Shape):
-    """The lease operations, each to be done inside a write transaction."""
+    """The lease operations; each runs inside a write transaction."""
 
     locks: WorkerLocks
 
@@ -168,11 +168,11 @@ class Leases(Shape):
         pk, stored = transaction.existing(row.id)
         self._refuse_if_held(transaction, stored, os.uname().nodename)
         if stored.check != row.check:
-            raise Conflict(f"run {row.id!r} moved on since it was read; it was not deleted")
+            raise Conflict(f"run {row.id!r} has changed since it was read; it was not deleted")
         transaction.remove(pk, stored)
 
     def delete_many(self, transaction: Transaction, rows: Sequence[RunRow]) -> set[bytes]:
-        """Those that moved on or are held stay. What is refused is found out before anything of it is written."""
+        """Delete runs; those that have changed or are held stay. All refusals are found before anything is written."""
         gone: set[bytes] = set()
         for row in rows:
             try:
@@ -191,7 +191,7 @@ class Leases(Shape):
                 raise LeaseHeld(row.id, holder.host, holder.pid, clocks.iso(row.since), clocks.iso(holder.expires_at))
 
     def _sweep(self, transaction: Transaction, worker: Worker) -> None:
-        """Forget dead workers of this host, once for each open store. An unknown worker counts as dead, so leases stay right."""
+        """Remove dead workers of this host, once for each open store. An unknown worker counts as dead, so leases stay correct."""
         for values in transaction.rows("workers"):
             other = worker_from(values)
             if other.id != worker.id and other.host == worker.host and not self.locks.alive(other, worker.host):

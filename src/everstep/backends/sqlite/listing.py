@@ -1,8 +1,8 @@
-"""Listings: the newest runs, the newest checkpoints of a run, by any filter, quickly at any size.
+"""Listings: the newest runs, the newest checkpoints of a run, with any filter, fast at any size.
 
-Runs come out in the order of `pk`. Every filter is a piece of fixed SQL with bound values; the one that leaves the fewest
-runs drives the search through its own index, the others are tested on what it finds. Checkpoints lie in the order of their ids;
-a tag leads to its records directly, a cursor is found by bisection, since numbers grow with ids.
+Runs are listed in the order of `pk`. Every filter is a piece of fixed SQL with bound values. The filter that leaves the fewest
+runs searches through its own index; the others test the runs that it finds. Checkpoints are in the order of their ids; a tag leads
+to its records directly, and a cursor is found by bisection, since numbers grow with ids.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Execute = Callable[[str, tuple[Any, ...]], apsw.Cursor]
 
 
 class _Filter(Shape):
-    """One condition on runs: a source of pks in order (`FROM ... WHERE ...`), and the same as a test of a row `r`.
+    """One condition on runs: a source of pks in order (`FROM ... WHERE ...`), and the same condition as a test of a row `r`.
 
     `scans`: its source reads an index from end to end, so that counting with it costs as much as using it.
     """
@@ -54,7 +54,7 @@ _NO_INDEX = "no such index: runs_"
 
 
 def list_runs(cursor: apsw.Cursor, query: Query) -> list[tuple[int, RunRow]]:
-    """An index that was not made yet lists no run: the first run that has such a thing makes it."""
+    """List runs. If an index does not exist yet, no run matches: the first run with such a value creates it."""
     try:
         return _list_runs(cursor, query)
     except apsw.SQLError as error:
@@ -108,20 +108,20 @@ def _filters(cursor: apsw.Cursor, query: Query) -> list[_Filter]:
 
 
 def _prefix_filter(cursor: apsw.Cursor, values: tuple[str, str]) -> _Filter:
-    """A prefix that few ids have is looked up by id and sorted; one that many have is met soon in the order of creation."""
+    """Return the filter for a prefix. Few matching ids are looked up by id and sorted; many are met soon in the order of creation."""
     few = _Filter(*_FEW_PREFIX, values)
     return few if _count(cursor, few) < _MANY else _Filter(*_PREFIX, values, scans=True)
 
 
 def _pattern(part: str) -> tuple[str, bool]:
-    """`part` anywhere, for LIKE, which ignores the case of ASCII letters; and whether it needs an escape, which is slower."""
+    """Return a LIKE pattern for `part` anywhere, ignoring case for ASCII, and whether it needs an escape, which is slower."""
     escaped = part.replace("!", "!!").replace("%", "!%").replace("_", "!_")
     needs = escaped != part.replace("!", "!!")
     return (f"%{escaped}%", True) if needs else (f"%{part}%", False)
 
 
 def _best(cursor: apsw.Cursor, filters: list[_Filter]) -> _Filter | None:
-    """The filter that leaves the fewest runs, judged by what its index says, up to a point."""
+    """Return the filter that leaves the fewest runs, estimated from its index, up to a limit."""
     exact = [f for f in filters if not f.scans]
     if len(filters) < 2 or not exact:
         return filters[0] if filters else None
@@ -196,7 +196,7 @@ def _meta_test(key: str, value: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def _range(cursor: apsw.Cursor, pk: int, query: Query) -> tuple[int, int]:
-    """The ids to look at: all of the run, or those beyond the cursor."""
+    """Return the ids to search: all of the run, or those beyond the cursor."""
     low, high = pk << 31, pk << 31 | MAX_SEQ
     if query.after is None:
         return low, high
@@ -207,7 +207,7 @@ def _range(cursor: apsw.Cursor, pk: int, query: Query) -> tuple[int, int]:
 
 
 def find_checkpoint(cursor: apsw.Cursor, run: str, number: int, upto: int | None) -> Located | None:
-    """Where a checkpoint of a run stands; with `upto`, also the records that its state is made of."""
+    """Find the records of a checkpoint; with `upto`, also those that its state is made of."""
     pk, head = cursor.execute(SQL["pk_and_head"], (run,)).fetchone() or (None, None)
     if type(pk) is not int or type(head) is not int or not 0 < head <= MAX_SEQ:
         return None
@@ -229,14 +229,14 @@ def find_checkpoint(cursor: apsw.Cursor, run: str, number: int, upto: int | None
 
 
 def locate(execute: Execute, pk: int, head: int, number: int) -> int | None:
-    """The seq of checkpoint `number`, or None if there is none."""
+    """Return the seq of checkpoint `number`, or None if there is none."""
     top = pk << 31 | head
     at = _first_with(execute, pk << 31, top, number)
     return _checkpoint_seq(execute(SQL["kind_from"], (at, top)).fetchone(), number)
 
 
 def _checkpoint_seq(found: Any, number: int) -> int | None:
-    """The seq of a record, (id, number, kind), if it is that checkpoint."""
+    """Return the seq of a record, (id, number, kind), if it is that checkpoint."""
     return found[0] & MAX_SEQ if found is not None and found[1:] == (number, Kind.CHECKPOINT.value) else None
 
 
@@ -246,7 +246,7 @@ def _first_with(execute: Execute, low: int, top: int, number: int) -> int:
     while low < above:
         middle = (low + above) // 2
         found: Any = execute(statement, (middle, top)).fetchone()
-        if found and not middle <= found[0] <= top:  # a stale page: without this, the search would go in a circle
+        if found and not middle <= found[0] <= top:  # a stale page: without this, the search would not end
             raise Damaged(f"the tree of records is damaged: record {found[0]} was found where one from {middle} to {top} belongs")
         if found and type(found[1]) is not int:
             raise Damaged(f"record {found[0] & MAX_SEQ} of run number {found[0] >> 31} is damaged: a column has the wrong type")

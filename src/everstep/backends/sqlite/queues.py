@@ -1,6 +1,6 @@
-"""Queues of a store in SQLite: what workers take, what becomes of the runs of dead ones, what waits, and how a change is noticed.
+"""Queues of a store in SQLite: claiming runs, freeing the runs of dead workers, counting waiting runs, noticing changes.
 
-Relies on the tables `tasks`, `starts` and `ticks`. Taking is a write transaction like any other, so that limits hold for all processes.
+Relies on the tables `tasks`, `starts` and `ticks`. Claiming is a write transaction like any other, so limits apply to all processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOK_SECONDS = 0.01
 
 
 class Queues:
-    """The queue operations, each to be done inside a write transaction."""
+    """The queue operations; each runs inside a write transaction."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
@@ -91,11 +91,11 @@ class Queues:
 
 
 def create(transaction: Transaction, asked: tuple[Sequence[Commit], frozenset[str]]) -> list[bool]:
-    """Create runs, all or none. Other writers share the transaction, so the only refusal of the whole comes before the first write."""
+    """Create runs, all or none. Other writers share the transaction, so the whole is refused only before the first write."""
     commits, known = asked
     for commit in commits:
         if commit.run.id not in known and transaction.has_run(commit.run.id):
-            raise RunExists(f"a run {commit.run.id!r} exists already")
+            raise RunExists(f"a run {commit.run.id!r} already exists")
     return [_is_created(transaction, commit) for commit in commits]
 
 
@@ -118,7 +118,7 @@ def _room(transaction: Transaction, queue: str, now: int) -> Room:
 
 
 def _candidates(transaction: Transaction, queue: str, now: int) -> Iterator[Any]:
-    """What is ready, priority by priority: what is to come later in one of them is not looked at."""
+    """Yield ready runs, priority by priority, without reading entries that become ready later."""
     priority = _HIGHEST
     while True:
         ((priority,),) = transaction.rows("top_priority", (queue, priority))
@@ -128,7 +128,7 @@ def _candidates(transaction: Transaction, queue: str, now: int) -> Iterator[Any]
 
 
 def _ready(transaction: Transaction, queue: str, priority: int, now: int) -> Iterator[Any]:
-    """What is ready in one priority, a few at a time: a claim costs the same however many wait behind."""
+    """Yield the ready runs of one priority, a few at a time: a claim costs the same however many are waiting."""
     last: tuple[int, int] = (-_HIGHEST, 0)
     while True:
         found = transaction.rows("candidates", (queue, priority, now, *last, _PAGE))
@@ -139,7 +139,7 @@ def _ready(transaction: Transaction, queue: str, priority: int, now: int) -> Ite
 
 
 def dead_holders(reader: Reader, alive: Callable[[Worker], bool]) -> list[str]:
-    """The workers that runs are held by and that are dead."""
+    """Return the workers that hold runs and are dead."""
     with reader.snapshot() as cursor:
         held = {str(worker) for _, worker, _, _ in cursor.execute(SQL["held_tasks"])}
         known = {name: list(cursor.execute(SQL["worker"], (name,))) for name in held}
@@ -203,7 +203,7 @@ class Bell:
         last = None
         cursor = self._connection.cursor()
         while not self._end.wait(_LOOK_SECONDS):
-            with suppress(apsw.Error):  # whoever uses the store next meets the same trouble and reports it; workers look by themselves, too
+            with suppress(apsw.Error):  # the next use of the store meets the same error and reports it; workers also poll
                 version = cursor.execute("PRAGMA data_version").fetchone()
                 if version != last:
                     last = version

@@ -1,6 +1,6 @@
 """Reads from a store in SQLite, each in one snapshot. Relies on connections that only read; never waits for a writer.
 
-A connection serves one thread at a time and then the next one: there are as many as there were reads at once.
+A connection serves one thread at a time: there are as many connections as there were reads at the same time.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ _lost: list[apsw.Connection] = []
 
 
 def in_order(run: str, records: list[Record], first: int, last: int) -> list[Record]:
-    """Records, if each stands behind the one before it: in a damaged page a row may have any number, and whoever goes on from it goes in a circle."""
+    """Return records if each seq is greater than the one before and in range.
+
+    In a damaged page a row may have any number, and a reader that continues from it would never end.
+    """
     before = first - 1
     for record in records:
         if not before < record.seq <= last:
-            raise DamagedRecord(run, record.seq, "it does not stand where its number belongs")
+            raise DamagedRecord(run, record.seq, "it is not in the order of the numbers")
         before = record.seq
     return records
 
@@ -63,7 +66,7 @@ class Reader:
 
     @contextmanager
     def snapshot(self) -> Iterator[apsw.Cursor]:
-        """A cursor inside one read transaction. A connection that failed is not used again."""
+        """Yield a cursor inside one read transaction. A connection that failed is not used again."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -89,9 +92,9 @@ class Reader:
             self._idle.append(connection)
 
     def _catch_up(self, cursor: apsw.Cursor) -> None:
-        """Tables were made since this connection read: have it find them. Ends in a snapshot that has all tables which its manifest names."""
+        """Let this connection find tables that were created since it last read. Ends in a snapshot with all tables of its manifest."""
         connection, version = cursor.connection, cursor.execute(_SCHEMA_VERSION).fetchone()
-        if self._schemas.get(connection) is _FRESH:  # nothing was prepared yet
+        if self._schemas.get(connection) is _FRESH:  # no statement was prepared yet
             self._schemas[connection] = version
             return
         while version != self._schemas.get(connection):
@@ -101,7 +104,7 @@ class Reader:
             cursor.execute(_BEGIN)
             version = cursor.execute(_SCHEMA_VERSION).fetchone()
         if parts.vanished(cursor):
-            raise Damaged("the store is damaged: tables that its manifest names are gone", remedy=REMEDY)
+            raise Damaged("the store is damaged: tables that its manifest names are missing", remedy=REMEDY)
 
     def run(self, run: str) -> RunRow | None:
         with self.snapshot() as cursor:
@@ -173,7 +176,7 @@ class Reader:
             return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, outside, -1 if limit is None else limit))]
 
     def workers(self) -> list[Worker]:
-        """All workers that were not seen dead, by the time at which they started."""
+        """Return all workers that were not found dead, by the time at which they started."""
         with self.snapshot() as cursor:
             return sorted(map(worker_from, cursor.execute(SQL["workers"])), key=lambda worker: (worker.started_at, worker.id))
 
@@ -245,18 +248,18 @@ class Reader:
             return None if found is None else fact_from(found, self._seal)[1]
 
     def prove_seal(self) -> bool:
-        """Refuse a store whose checks were made with another seal. False for a new one that has to be marked as keyed before anything else."""
+        """Refuse a store whose checks were made with another seal. False for a new store that must first be marked as keyed."""
         with self.snapshot() as cursor:
             found = cursor.execute(SQL["fact"], (SEALED,)).fetchone()
             (_, writes) = cursor.execute(SQL["seen"]).fetchone() or (None, None)
         if found is None and (self._seal is unkeyed or writes == 0):
             return self._seal is unkeyed
         if found is None or found[2] != fact_check(SEALED, str(found[1]), self._seal):
-            raise WrongSeal(f"{self._path} was not made with the key that it was opened with, or with none")
+            raise WrongSeal(f"{self._path} must be opened with the key that it was created with, or without one if it had none")
         return True
 
     def abandon(self) -> bool:
-        """In a forked child: close what nobody was using, and say whether that was all. What was in use is kept for ever."""
+        """Close idle connections in a forked child; return whether that was all of them. Those in use are kept until the process ends."""
         self.close()
         _lost.extend(self._busy)
         return not self._busy
@@ -269,7 +272,7 @@ class Reader:
 
 
 def find(cursor: apsw.Cursor, run: str) -> int | None:
-    """The pk of a run."""
+    """Return the pk of a run."""
     row = cursor.execute(SQL["pk"], (run,)).fetchone()
     return None if row is None else int(row[0])
 
@@ -284,5 +287,5 @@ def _numbers(cursor: apsw.Cursor, name: str) -> list[int]:
 
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
-        raise Damaged(f"the store is damaged: {kind.__name__} expected, {type(value).__name__} found")
+        raise Damaged(f"the store is damaged: a value must be {kind.__name__}, got {type(value).__name__}")
     return value

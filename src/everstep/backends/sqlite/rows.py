@@ -1,7 +1,7 @@
-"""Rows of SQLite to the rows of `everstep.records` and back. No I/O.
+"""Converts rows of SQLite to the rows of `everstep.records` and back. No I/O.
 
-SQLite hands out whatever type a damaged page says. Every row is checked by the types of its columns before it becomes an
-object, so that damage is an error of ours that names the row, never a TypeError somewhere else.
+From a damaged page, SQLite may return a value of any type. The types of all columns are checked before a row becomes an object, so that
+damage is an error of ours that names the row, never a TypeError in other code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Values = tuple[Any, ...]
 
 
 class Columns:
-    """The types that the columns of a row may have. Good signatures are remembered: there are few."""
+    """The types that the columns of a row may have. Valid signatures are cached: there are few."""
 
     def __init__(self, *types: tuple[type, ...]) -> None:
         self._types = types
@@ -52,7 +52,7 @@ _WORKER = Columns(_TEXT, _TEXT, _INT, _TEXT, _INT, _INT, _INT)
 
 
 def run_from(values: Values, wanted: str | None = None) -> RunRow:
-    """A run row, from all columns in the order of the table."""
+    """Make a run row from all columns in the order of the table."""
     name = wanted if wanted is not None else values[1]
     if not _RUN.fit(values):
         raise DamagedRun(f"the row of run {name!r} is damaged: a column has the wrong type")
@@ -64,7 +64,7 @@ def run_from(values: Values, wanted: str | None = None) -> RunRow:
 
 
 def newest_run(values: Values, wanted: str | None = None) -> RunRow:
-    """A run row, from all columns and the id of the run's newest record."""
+    """Make a run row from all columns and the id of the run's newest record."""
     row = run_from(values[:-1], wanted)
     newest: int | None = values[-1]
     refuse_stale(row, None if newest is None else newest & MAX_SEQ)
@@ -72,7 +72,7 @@ def newest_run(values: Values, wanted: str | None = None) -> RunRow:
 
 
 def run_values(row: RunRow) -> Values:
-    """All columns of a run row but its primary key."""
+    """Return all columns of a run row except its primary key."""
     return (
         row.id, row.key, row.family, row.workflow, row.session, pack_tags(row.tags), row.note, row.meta, row.parent, row.parent_number,
         row.created_at, row.status, row.updated_at, row.head_seq, row.head_digest, row.checkpoints, row.stored, row.epoch,
@@ -81,7 +81,7 @@ def run_values(row: RunRow) -> Values:
 
 
 def record_from(run: str, values: Values) -> Record:
-    """A record; the digest of its body is computed when it is needed, unless the body was pruned."""
+    """Make a record. The digest of its body is computed when it is needed, unless the body was pruned."""
     if not _RECORD.fit(values):
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
     place, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body = values
@@ -91,10 +91,10 @@ def record_from(run: str, values: Values) -> Record:
         raise DamagedRecord(run, seq, "its tags cannot be read")
     if body is not None:
         record = Record(run, seq, kind, epoch, at, number, note, names, meta, own, labels, body, ZERO, digest)
-        del record.body_digest  # proving the record computes it, which nearly everybody does who reads one
+        del record.body_digest  # verifying the record computes it, and nearly every reader verifies
         return record
     if body_digest is None:
-        raise DamagedRecord(run, seq, "its body is gone without a digest of it")
+        raise DamagedRecord(run, seq, "its body is missing and no digest of it is stored")
     return Record(run, seq, kind, epoch, at, number, note, names, meta, own, labels, body, body_digest, digest)
 
 
@@ -113,7 +113,7 @@ def tag_from(run: str, values: Values) -> Tag:
 
 def letter_from(run: str, values: Values) -> Letter:
     if not _LETTER.fit(values):
-        raise DamagedRun(f"a letter of run {run!r} is damaged: a column has the wrong type")
+        raise DamagedRun(f"a message of run {run!r} is damaged: a column has the wrong type")
     return Letter(*values)
 
 
@@ -158,10 +158,10 @@ def fact_values(name: str, value: str, seal: Seal) -> Values:
 
 
 def fact_from(values: Values, seal: Seal) -> tuple[str, str]:
-    """A fact. Unproved, one flipped bit in what is to be kept would have the rest deleted."""
+    """Make a property and verify it: one flipped bit in a retention could otherwise delete data that should be kept."""
     name, value, _ = values
     if type(name) is not str or type(value) is not str or fact_values(name, value, seal) != values:
-        raise Damaged(f"what the store remembers as {name!r} does not match its digest", remedy="Set it anew.")
+        raise Damaged(f"the property {name!r} of the store does not match its digest", remedy="Set it again.")
     return name, value
 
 

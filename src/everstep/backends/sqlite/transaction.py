@@ -1,11 +1,11 @@
-"""What one write transaction does to the tables: commits of runs, tags, letters, leases, deletion. Relies on an open writer connection.
+"""Applies writes to the tables in one transaction: commits, tags, messages, leases, deletion. Relies on an open writer connection.
 
-Many callers share a transaction (see sqlite_writer). So every operation first does the one statement that may be refused and
+Many callers share a transaction (see `writer`). So every operation first executes the one statement that may be refused, and
 writes nothing before it; a refusal leaves the others in the batch untouched. Records, chunks and the manifest
-are gathered and written once for the batch.
+are collected and written once for the batch.
 
-What is remembered from one transaction to the next (the manifest, the end of the feed, how many letters a run has) holds as long as
-only this connection writes; SQLite's data_version says so.
+Values cached between transactions (the manifest, the end of the feed, how many messages a run has) are valid as long as
+only this connection writes; SQLite's data_version shows that.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _MAX_RUNS = 1 << 32
 
 
 class Transaction:
-    """The writer connection with what is gathered for the running batch."""
+    """The writer connection with the rows that are collected for the running batch."""
 
     def __init__(self, connection: apsw.Connection, seal: Seal = unkeyed) -> None:
         self.connection = connection
@@ -109,7 +109,7 @@ class Transaction:
             self._read_manifest()
 
     def _read_manifest(self) -> None:
-        """Another process wrote, or the last batch was taken back: what is remembered of the manifest is stale."""
+        """Read the manifest again after another process wrote or the last batch was rolled back: the cached one is stale."""
         (version,) = self._execute(_SQL["format"]).fetchone() or (None,)
         if version != FORMAT:
             raise NewerFormat(f"another process brought the store to format {version}; this version of Everstep writes format {FORMAT}")
@@ -123,16 +123,16 @@ class Transaction:
         self._letters.clear()
 
     def need(self, part: Part) -> None:
-        """Make a part of the tables, unless it is there."""
+        """Create a part of the tables, unless it exists."""
         if not self._made & part.bit:
             self._made = sqlite_format.make(self.connection, part, self._made)
 
     def has(self, part: Part) -> bool:
-        """Whether a part of the tables was made. What was not is empty."""
+        """Return whether a part of the tables was created. A part that was not is empty."""
         return bool(self._made & part.bit)
 
     def flush(self) -> None:
-        """Write what was gathered; all that remains is COMMIT."""
+        """Write the collected rows; only COMMIT remains."""
         records, chunks = self._records, self._chunks
         if len(records) == 1:
             self._execute(_ADD_RECORD, records[0])
@@ -168,7 +168,7 @@ class Transaction:
             self._execute(_ROLLBACK)
 
     def apply_all(self, commits: Sequence[Commit]) -> Committed:
-        """Commits of several runs. One that is refused after another was applied takes the whole transaction with it."""
+        """Apply commits of several runs. If one is refused after another was applied, the whole transaction is rolled back."""
         found: list[int] = []
         for commit in commits:
             try:
@@ -180,10 +180,10 @@ class Transaction:
         return Committed(found[0], tuple(found[1:]))
 
     def apply(self, commit: Commit) -> Committed:
-        """One commit of one run: move its head if it still is where the writer saw it, or create it."""
+        """Apply one commit of one run: move its head if it is still where the writer saw it, or create the run."""
         run, was = commit.run, commit.was
         if run.head_seq > MAX_SEQ:
-            raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records; there is no room for more")
+            raise LimitExceeded(f"run {run.id!r} has {MAX_SEQ} records, the maximum")
         if was is None:
             self._refuse_twin(commit.task)
             pk = self._create(run)
@@ -211,7 +211,7 @@ class Transaction:
         return Committed(self._count_letters(pk) if waiting is None else waiting)
 
     def _gather(self, pk: int, commit: Commit) -> None:
-        """What a commit brings besides the row of its run."""
+        """Collect the rows of a commit besides its run row."""
         records = commit.records
         if records:
             self._feed.add(pk, records[0].seq, len(records))
@@ -227,7 +227,7 @@ class Transaction:
             self._add_task(pk, commit.task)
 
     def has_run(self, run: str) -> bool:
-        """Whether there is a run of that id."""
+        """Return whether there is a run with that id."""
         return self._execute(_SQL["pk"], (run,)).fetchone() is not None
 
     def _add_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
@@ -245,7 +245,7 @@ class Transaction:
         self._execute(_SQL["add_task"], (pk, task.queue, task.priority, task.key, task.dedupe))
 
     def settle(self, pk: int, row: RunRow) -> None:
-        """A run, its letters or its lease changed: so may its place in a queue."""
+        """Update the queue entry of a run after a change of the run, its messages or its lease."""
         found: Any = self._execute(_READ["task_queue"], (pk,)).fetchone() if self.has(QUEUES) else None
         if found is None:
             return
@@ -258,7 +258,7 @@ class Transaction:
             self.tick(found[0], ended=gone == ENDED, failed=gone != ENDED)
 
     def tick(self, queue: str, claimed: int = 0, ended: int = 0, failed: int = 0, deaths: int = 0) -> None:
-        """Count what happens in a queue."""
+        """Count the activity of a queue."""
         self.need(QUEUES)
         self._execute(_SQL["tick"], (queue, clock.now_us() // 60_000_000, claimed, int(ended), int(failed), deaths))
 
@@ -269,11 +269,11 @@ class Transaction:
             and run.family != run.key
             and self._execute(_SQL["is_family"], (run.parent, run.family)).fetchone() is None
         ):
-            raise NotFound(f"run {run.parent!r} was deleted meanwhile: it cannot be forked any more")
+            raise NotFound(f"run {run.parent!r} was deleted meanwhile: it can no longer be forked")
         self._index(run)
         self._execute(_SQL["create"], (pk, *run_values(run)))
         if self._changes() != 1:
-            raise RunExists(f"a run {run.id!r} exists already")
+            raise RunExists(f"a run {run.id!r} already exists")
         self._next += 1
         self._runs += 1
         self._remember(run.id, pk)
@@ -282,7 +282,7 @@ class Transaction:
         return pk
 
     def _index(self, run: RunRow) -> None:
-        """Have the indexes that list a run by what it has."""
+        """Create the indexes that list a run by the fields that it has."""
         for value, part in ((run.workflow, WORKFLOWS), (run.session, SESSIONS), (run.parent, PARENTS), (run.note, NOTES)):
             if value is not None and not self._made & part.bit:
                 self.need(part)
@@ -294,10 +294,10 @@ class Transaction:
             raise LostLease(f"run {name!r} was deleted while this writer had it open")
         if stored[1] != was.epoch:
             raise LostLease(f"run {name!r} was taken over: epoch {was.epoch} is now {stored[1]}")
-        raise Conflict(f"run {name!r} moved on: this write follows record {was.head_seq}, the head is {stored[2]}")
+        raise Conflict(f"run {name!r} has changed: this write follows record {was.head_seq}, the head is {stored[2]}")
 
     def _find(self, name: str) -> int:
-        """The pk of a run. It never changes, and none is used twice, so that it can be remembered."""
+        """Return the pk of a run. It never changes and is never reused, so it can be cached."""
         found = self._execute(_SQL["pk"], (name,)).fetchone()
         if found is None:
             raise LostLease(f"run {name!r} was deleted while this writer had it open")
@@ -312,7 +312,7 @@ class Transaction:
         self._pks[name] = pk
 
     def _label(self, pk: int, old_tags: tuple[str, ...], old_meta: str | None, tags: tuple[str, ...], meta: str | None) -> None:
-        """Keep the listing tables in step with a row."""
+        """Keep the listing tables consistent with a row."""
         if not (old_tags or old_meta or tags or meta):
             return
         self.need(LISTING)
@@ -362,7 +362,7 @@ class Transaction:
             self._delta -= _number(check)
 
     def _count_letters(self, pk: int) -> int:
-        """How many letters a run has. Remembered: a loop of commits pays for one look, not for one each."""
+        """Return how many messages a run has. Cached, so that a loop of commits reads it once."""
         (count,) = (self._execute(_SQL["count_letters"], (pk,)).fetchone() or (0,)) if self.has(LETTERS) else (0,)
         if len(self._letters) >= _KNOWN_RUNS:
             self._letters.clear()
@@ -370,7 +370,7 @@ class Transaction:
         return count
 
     def existing(self, name: str) -> tuple[int, RunRow]:
-        """A run as it is in this transaction, proven by its own digest: damage must not be sealed anew."""
+        """Return a run as it is in this transaction, verified by its own digest: damage must not be sealed again."""
         values = self._execute(_READ["run"], (name,)).fetchone()
         if values is None:
             raise NotFound(f"there is no run {name!r}")
@@ -386,7 +386,7 @@ class Transaction:
         self.settle(pk, after)
 
     def remove(self, pk: int, row: RunRow) -> None:
-        """A run with all that belongs to it, and its family's chunks if nobody of the family is left."""
+        """Remove a run with all its rows, and its family's chunks if no run of the family is left."""
         self._write_gathered()
         checks = [check for part, name in _CHECKS if self.has(part) for (check,) in self._execute(_SQL[name], (pk,))]
         self._delta -= sum(_number(check) for check in (row.check, *checks))
@@ -408,13 +408,13 @@ class Transaction:
             self._execute(_SQL["drop_family"], (row.family,))
 
     def prune(self, cut: Cut) -> None:
-        """Drop bodies of a run, if nobody else pruned it meanwhile."""
+        """Drop bodies of a run, unless another process pruned it meanwhile."""
         pk, row = self.existing(cut.run)
         if row.key != cut.now.key:
-            raise NotFound(f"the run {cut.run!r} that was to be pruned is gone; another one has its id")
+            raise NotFound(f"run {cut.run!r} cannot be pruned: it was deleted, and another run has its id now")
         (stored,) = (self._execute(_SQL["prune_mark"], (pk,)).fetchone() if self.has(PRUNED) else None) or (None,)
         if stored != (cut.was.check if cut.was is not None else None):
-            raise Conflict(f"run {cut.run!r} was pruned by somebody else meanwhile")
+            raise Conflict(f"another process has pruned run {cut.run!r} meanwhile")
         self._write_gathered()
         self.need(PRUNED)
         self._add_chunks(row.family, cut.chunks)
@@ -429,7 +429,7 @@ class Transaction:
         self.touched = True
 
     def _drop_bodies(self, pk: int, bodies: Sequence[tuple[int, bytes]]) -> None:
-        """The records are taken out and put back: an update would leave each of them on its page, which stays as large as it was."""
+        """Delete the records and insert them without bodies: after an update, each page would stay as large as it was."""
         short: list[Values] = []
         for seq, digest in bodies:
             found: list[Values] = self._execute(_SQL["take_record"], (pk << 31 | seq,)).fetchall()
@@ -437,20 +437,20 @@ class Transaction:
         self._cursor.executemany(_ADD_RECORD, sorted(short))
 
     def forget(self, first: int, last: int, before: int) -> list[int]:
-        """Drop the tombstones between two places that are older than a time; give their places."""
+        """Drop the tombstones between two positions that are older than a time; return their positions."""
         gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall() if self.has(TOMBSTONES) else []
         self._delta -= sum(_number(check) for _, check in gone)
         self.touched = self.touched or bool(gone)
         return [place for place, _ in gone]
 
     def replace_feed(self, firsts: Sequence[int], parts: Sequence[tuple[int, bytes]]) -> None:
-        """Put other parts of the feed in the place of some."""
+        """Replace some parts of the feed with others."""
         self._cursor.executemany(_SQL["drop_feed"], [(first,) for first in firsts])
         self._cursor.executemany(_SQL["add_feed"], parts)
         self.touched = True
 
     def set_fact(self, name: str, values: Values | None) -> None:
-        """Remember a fact, or forget it."""
+        """Set a property, or remove it."""
         self.need(FACTS)
         forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()
         self._delta -= sum(_number(check) for (check,) in forgotten)
@@ -460,7 +460,7 @@ class Transaction:
         self.touched = True
 
     def sweep(self, asked: tuple[bytes, Sequence[bytes], int]) -> int:
-        """Remove chunks that nobody reaches; gives their bytes."""
+        """Remove unreachable chunks; return their bytes."""
         family, digests, stamp = asked
         self._write_gathered()
         freed = 0
@@ -470,36 +470,36 @@ class Transaction:
         return freed
 
     def _write_gathered(self) -> None:
-        """What earlier members of the batch gathered must be there before an operation looks at the tables."""
+        """Write the rows of earlier members of the batch, before an operation reads the tables."""
         touched, self.touched = self.touched, False
         self.flush()
         self.touched = touched
 
     def statement(self, name: str, values: Values = ()) -> None:
-        """One of the named statements, for operations that live elsewhere."""
+        """Execute one of the named statements, for operations in other modules."""
         self._execute(_SQL[name], values)
 
     def rows(self, name: str, values: Values = ()) -> list[Any]:
-        """The rows of one of the named reads, as this transaction sees them; none if their table was not made."""
+        """Return the rows of a named read, as this transaction sees them; none if their table was not created."""
         if name in _NEEDS and not self.has(_NEEDS[name]):
             return []
         return self.reading()(_READ[name], values).fetchall()
 
     def reading(self) -> Callable[..., apsw.Cursor]:
-        """What executes reads, as this transaction sees them: everything gathered so far is written."""
+        """Return a function that executes reads as this transaction sees them: everything collected so far is written first."""
         self._write_gathered()
         return self._execute
 
 
 def _number(check: Any) -> int:
-    """A stored check as a number. Not an error of ours if it is none: that would leave what the operation wrote before in the batch."""
+    """Return a stored check as a number. A wrong type is not an error of ours: that would keep the operation's writes in the batch."""
     if type(check) is not bytes:
-        raise apsw.CorruptError("a check is no blob")
+        raise apsw.CorruptError("a check is not a blob")
     return int.from_bytes(check)
 
 
 def _may_move(run: RunRow, was: RunRow) -> bool:
-    """Whether a place in a queue may have to move."""
+    """Return whether a queue entry may have to change."""
     return run.status != was.status or run.worker != was.worker
 
 

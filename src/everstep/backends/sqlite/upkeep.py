@@ -1,8 +1,7 @@
-"""What keeps a store in SQLite small, beside what `transaction` does to its tables: giving free space back, facts, and
-dropping tombstones.
+"""Keeps a store in SQLite small, besides the operations of `transaction`: returns free space, sets properties, drops tombstones.
 
-A store has pointer maps, with which pages at the end of the file can be moved into free ones a few at a time. One that was rewritten without
-them by another program gets them when it is compacted: rebuilt in one transaction, during which no one else writes.
+A store has pointer maps, which allow moving pages from the end of the file into free ones, a few at a time. If another program rewrote a
+store without them, compacting adds them: it rebuilds the store in one transaction, which blocks all other writers.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ _SEEN = sql_files.load("sqlite", "read")["seen"]
 
 
 def seen(connection: apsw.Connection) -> tuple[bytes, int]:
-    """What tells this store from every other one, empty if it cannot be read, and how often it was written."""
+    """Return the identity of this store, empty if it cannot be read, and how often it was written."""
     identity, writes = connection.execute(_SEEN).fetchone() or (b"", 0)
     return (identity, writes) if type(identity) is bytes and type(writes) is int else (b"", 0)
 
 
 def shrink(transaction: Transaction, most: int) -> int:
-    """Move pages from the end of the file into free ones, and cut the file there; gives the bytes."""
+    """Move pages from the end of the file into free ones, and cut the file there; return the bytes."""
     connection = transaction.connection
     before = pages(connection)
     connection.execute(f"PRAGMA incremental_vacuum({max(1, most // page_size(connection))})").fetchall()
@@ -39,11 +38,11 @@ def shrink(transaction: Transaction, most: int) -> int:
 
 
 def compact(file: SqliteFile, wal: WalKeeper) -> int:
-    """Rebuild the file without free pages, and with pointer maps from now on."""
+    """Rebuild the file without free pages and with pointer maps."""
     try:
         with closing(file.writer()) as connection:
             before = pages(connection) * page_size(connection)
-            # The rebuilt copy is as large as the store: it belongs on the disk, not into memory.
+            # The rebuilt copy is as large as the store: keep it on disk, not in memory.
             connection.execute("PRAGMA temp_store = FILE; PRAGMA auto_vacuum = INCREMENTAL; VACUUM").fetchall()
             after = pages(connection) * page_size(connection)
     except apsw.Error as error:
@@ -61,7 +60,7 @@ def page_size(connection: apsw.Connection) -> int:
 
 
 def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
-    """Drop old tombstones of a block, and remember their places in its fact."""
+    """Drop old tombstones of a block, and record their positions in its property."""
     block, before = asked
     places = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
     if places:
@@ -74,7 +73,7 @@ def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
 
 
 def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
-    """Turn the entries of deleted runs between two positions into gaps; gives how many entries went. The part that is being filled stays."""
+    """Turn the entries of deleted runs between two positions into gaps; return how many. The part that is being filled stays unchanged."""
     after, most = asked
     rows = transaction.rows("feed_between", (after, after + most))
     there = {pk: True for (pk,) in transaction.rows("places_there", (dumps(sorted(runs_in(rows))),))}

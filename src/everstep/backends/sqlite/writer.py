@@ -1,7 +1,7 @@
 """Writes a store in SQLite: one transaction and one fsync for all requests that wait at the same time.
 
-Relies on `group_commit` for which thread writes when, and on Transaction for what a request does. Never lets the refusal or failure of one request fail
-another one, and never writes again after the disk failed at COMMIT: it is unknown then what is on disk.
+Relies on `group_commit` to choose the thread that writes, and on Transaction to apply a request. Never lets the refusal or failure of one
+request fail another one, and never writes again after the disk failed at COMMIT: it is then unknown what is on disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH = 1000
 
 
 class Writer(GroupCommit):
-    """The one way to write in this process, for one store."""
+    """The only writer of one store in this process."""
 
     def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None], seal: Seal = unkeyed) -> None:
         super().__init__(path, _BATCH)
@@ -39,15 +39,15 @@ class Writer(GroupCommit):
         self._resting: Guest | None = None
 
     def call(self, operation: Operation, argument: Any = None) -> Any:
-        """Do one operation and return its result when it is durable."""
+        """Execute one operation and return its result when it is durable."""
         return self.perform(Request(operation, argument))
 
     def submit(self, operation: Operation, argument: Any, done: Done) -> None:
-        """Do one operation soon; `done` is called when it is settled."""
+        """Execute one operation soon; `done` is called when it is settled."""
         self.enqueue(Request(operation, argument, done))
 
     def _write(self, requests: list[Request]) -> None:
-        """One transaction for the batch; if it breaks before COMMIT, one for each request, so that only the culprit fails."""
+        """Write the batch in one transaction; if it fails before COMMIT, one for each request, so that only the faulty one fails."""
         if not requests:
             return
         batch = self._batch
@@ -93,7 +93,8 @@ class Writer(GroupCommit):
         return self._transaction
 
     def _recover(self) -> list[Nudge]:
-        """After an interrupted leader: if its transaction was committed, settle it, else roll back and leave its requests to the next leader."""
+        """Clean up after an interrupted leader: settle its transaction if that was committed, else roll back and leave its requests to the
+        next leader."""
         requests, transaction = self._committing, self._transaction
         if requests is not None and transaction is not None and not transaction.connection.in_transaction:
             for request in requests:
@@ -120,7 +121,8 @@ class Writer(GroupCommit):
             request.settled = True
 
     def _failed_at_commit(self, requests: list[Request], transaction: Transaction, error: Exception) -> None:
-        """A full disk is known to have written nothing. Anything else at COMMIT, above all an fsync, leaves it open."""
+        """Settle requests after an error at COMMIT. If the disk is full, nothing was written. After any other error, above all of an fsync,
+        that is unknown."""
         failure: StoreError
         if is_full(error, transaction.connection.system_errno):
             failure = StoreFull(f"no space is left for {self._place}: nothing of this save was written")
@@ -135,19 +137,19 @@ class Writer(GroupCommit):
                 request.error = failure
 
     def _take_back(self) -> None:
-        """End the transaction, whatever it takes: one that stays open keeps every other writer out."""
+        """End the transaction by any means: an open one blocks every other writer."""
         transaction = self._transaction
         if transaction is None:
             return
         try:
             transaction.rollback()
-        except Exception:  # noqa: BLE001 - without its connection, it is undone
+        except Exception:  # noqa: BLE001 - closing its connection undoes the transaction
             self._transaction = None
             transaction.connection.close(True)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep every writer out, of all processes, for a moment. Callers that wait are served afterwards."""
+        """Block all writers of all processes for a moment. Waiting callers are served afterwards."""
         guest = self._lock.wait_turn()
         try:
             self._ready().begin()
@@ -159,7 +161,7 @@ class Writer(GroupCommit):
                 self._release(guest)
 
     def rest(self) -> None:
-        """Wait until nobody writes, and let nobody begin."""
+        """Wait until no thread writes, and block new writes."""
         self._resting = self._lock.wait_turn()
 
     def go_on(self) -> None:
@@ -168,7 +170,7 @@ class Writer(GroupCommit):
             self._resting = None
 
     def abandon(self) -> None:
-        """In a forked child: nobody is here to wait for what was queued, and the connection must go."""
+        """Drop queued requests in a forked child, where no thread waits for them, and close the connection."""
         self._closed = True
         self._batch.clear()
         self._committing = None

@@ -1,1 +1,1 @@
-"""What commands are given: refs, paths, times, targets, conditions."""
+"""Arguments of commands: refs, paths, times, targets, conditions."""

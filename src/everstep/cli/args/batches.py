@@ -15,7 +15,7 @@ _REMEDY = 'A line is an object such as {"workflow": "order", "args": ["tea"], "k
 
 
 def read(app: App, lines: Iterable[str]) -> list[dict[str, Any]]:
-    """The items of all lines; empty lines are skipped."""
+    """Return the items of all lines; empty lines are skipped."""
     items: list[dict[str, Any]] = []
     flows: dict[str, Any] = {}
     for number, line in enumerate(lines, 1):
@@ -31,9 +31,9 @@ def _item(app: App, number: int, line: str, flows: dict[str, Any]) -> dict[str, 
         raise InvalidArgument(f"line {number} must be JSON: {error}", remedy=_REMEDY) from error
     if not isinstance(item, dict):
         raise InvalidArgument(f"line {number} must be a JSON object, got {line.strip():.60}", remedy=_REMEDY)
-    strange = sorted(set(item) - set(FIELDS))
-    if strange:
-        raise InvalidArgument(f"line {number} has the unknown field {', '.join(strange)}", remedy=f"The fields are {', '.join(FIELDS)}.")
+    unknown = sorted(set(item) - set(FIELDS))
+    if unknown:
+        raise InvalidArgument(f"line {number} has the unknown field {', '.join(unknown)}", remedy=f"The fields are {', '.join(FIELDS)}.")
     name = item.get("workflow")
     if isinstance(name, str):
         if name not in flows:

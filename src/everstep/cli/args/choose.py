@@ -1,4 +1,4 @@
-"""A chooser for what was not named: on a terminal a numbered list, otherwise the missing argument is named."""
+"""Lets a person choose a run that was not named: a numbered list on a terminal, otherwise an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY = 20
 
 
 def run_of(app: App, store: Store, given: str | None, what: str, fits: Callable[[RunInfo], object]) -> str:
-    """Return the run that was named, by its exact id, or the one that a person picks."""
+    """Return the named run, by its exact id, or the one that the person picks."""
     if given is not None:
         return to_change(store, given)
     if not interactive():
@@ -28,12 +28,12 @@ def run_of(app: App, store: Store, given: str | None, what: str, fits: Callable[
         :MANY
     ]
     if not found:
-        raise click.UsageError(f"There is no run to {what}.")
+        raise click.UsageError(f"No run to {what} was found.")
     return pick(app, found, what)
 
 
 def pick(app: App, runs: Sequence[RunInfo], what: str) -> str:
-    """The run that a person picks from a numbered list."""
+    """Let the person pick a run from a numbered list."""
     for number, run in enumerate(runs, 1):
         about = f"{run.status:<10} {cell(run.workflow or '', 24):<24} {ago(run.updated_at):>12}  {cell(app.mask(run.note) or '', 40)}"
         app.out.say(f"{number:>3}  {safe(run.id):<20} {about}".rstrip())

@@ -1,4 +1,4 @@
-"""A condition on a state, in the small expression language of YAML workflows: no calls but its own few, no attributes, no code."""
+"""A condition on a state, in the small expression language of YAML workflows: only its own few functions, no attributes, no code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from everstep.views.stored.values import fields_of, opened
 
 
 class Condition:
-    """An expression over `state`; the keys of a state that is a mapping can be named without it, too."""
+    """An expression over `state`. The keys of a state that is a mapping can also be used as names."""
 
     def __init__(self, text: str):
         self.text = text
@@ -20,16 +20,16 @@ class Condition:
             self._expression = parse(text)
         except ExpressionError as error:
             raise InvalidArgument(
-                f"--when {text!r:.200} cannot be read: {error}", remedy="Write for example: state.total > 100 and 'done' in state.tags."
+                f"--when {text!r:.200} is not a valid expression: {error}", remedy="Example: state.total > 100 and 'done' in state.tags."
             ) from error
 
     def holds(self, state: Any) -> bool:
-        """Whether it holds. What a state does not have yet is no reason to fail: there it does not hold."""
+        """Return whether the condition is true. It is false for a state that lacks a value it names."""
         state = _known(state)
         try:
             return self._evaluate(state)
         except ExpressionError:
-            pass  # perhaps because an object stands in the way, further down
+            pass  # perhaps because of an object deeper in the state: try again with objects as dicts
         try:
             return self._evaluate(self._opened(state))
         except ExpressionError:
@@ -40,7 +40,7 @@ class Condition:
         return bool(self._expression.evaluate({**names, "state": state}))
 
     def _opened(self, state: Any) -> Any:
-        """The state with objects of the program's as dicts, in the parts that the expression names: to read all of it may take long."""
+        """Return the state with the program's objects as dicts, only in the parts that the expression names: reading all may take long."""
         if not isinstance(state, Mapping):
             return opened(state)
         named = {path[1] if path[0] == "state" and len(path) > 1 else path[0] for path in self._expression.paths()}
@@ -48,7 +48,7 @@ class Condition:
 
 
 def _known(state: Any) -> Any:
-    """A state whose own fields, and those of the objects that stand directly in it, can be named."""
+    """Return a state whose own fields, and those of objects directly in it, can be named."""
     state = fields_of(state) or state
     if not isinstance(state, Mapping):
         return state

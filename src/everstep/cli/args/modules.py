@@ -1,7 +1,7 @@
-"""Imports the modules and files that a person named. The working folder is looked in last.
+"""Imports the modules and files that a person named. The working folder is searched last.
 
-A file of the working folder, such as secrets.py, must never take the place of a library's module: Everstep itself, or a library, would run it.
-So the folder stands at the end of sys.path, and a name that both have is refused. PYTHONPATH says otherwise where that is wanted.
+A file of the working folder, such as secrets.py, must never replace a library's module: Everstep itself, or a library, would run it.
+So the folder is at the end of sys.path, and a name that both have is refused. PYTHONPATH can override this.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from types import ModuleType
 
 from everstep.errors import InvalidArgument
 
-_added: list[str] = []  # what sys.path has from us
+_added: list[str] = []  # the folders that we added to sys.path
 
 
 def look_in(folder: Path) -> None:
-    """Have Python look for modules in a folder, too, after all other places."""
-    place = str(folder)
-    if place not in sys.path:
-        sys.path.append(place)
-        _added.append(place)
+    """Add a folder to the end of Python's search path."""
+    path = str(folder)
+    if path not in sys.path:
+        sys.path.append(path)
+        _added.append(path)
 
 
 def look_here() -> None:
@@ -31,7 +31,7 @@ def look_here() -> None:
 
 
 def by_name(name: str) -> ModuleType:
-    """Import a module by its name. One that a library has as well is refused: either could be meant."""
+    """Import a module by its name. A name that a library also has is refused: either could be meant."""
     look_here()
     top = name.partition(".")[0]
     library = _library(top)
@@ -39,14 +39,14 @@ def by_name(name: str) -> ModuleType:
     if library is not None and here and not any(_is(library, path) for path in here):
         shown = here[0].relative_to(Path.cwd())
         raise InvalidArgument(
-            f"two modules have the name {top!r}, {shown} in this folder and the library's ({library.origin or 'a namespace'})",
-            remedy=f"Name the file ({top}.py), rename it, or set PYTHONPATH=. to have this folder come first.",
+            f"two modules have the name {top!r}: {shown} in this folder, and a library's ({library.origin or 'a namespace'})",
+            remedy=f"Give the file name ({top}.py), rename the file, or set PYTHONPATH=. so that this folder comes first.",
         )
     return importlib.import_module(name)
 
 
 def by_file(path: Path) -> ModuleType:
-    """Import a Python file by its path. It gets the name of the file, or NAME_py where a library's module has that name."""
+    """Import a Python file by its path. Its name is that of the file, or NAME_py if a library's module has that name."""
     path = path.absolute()
     library = _library(path.stem)
     name = path.stem if library is None or _is(library, path) else f"{path.stem}_py"
@@ -55,7 +55,7 @@ def by_file(path: Path) -> ModuleType:
         return known
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise InvalidArgument(f"there is no file {str(path)!r}")
+        raise InvalidArgument(f"file {str(path)!r} does not exist")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     look_in(path.parent)
@@ -69,14 +69,14 @@ def by_file(path: Path) -> ModuleType:
 
 
 def _library(top: str) -> ModuleSpec | None:
-    """What Python would import under a name if we had not added any folder."""
+    """Return what Python would import under a name without the folders that we added."""
     if top in sys.builtin_module_names:
         return ModuleSpec(top, None, origin="built-in")
     try:
-        found = PathFinder.find_spec(top, [place for place in sys.path if place not in _added])
+        found = PathFinder.find_spec(top, [path for path in sys.path if path not in _added])
     except (ImportError, ValueError, OSError):
         return None
-    return found if found is not None and found.origin is not None else None  # a folder without __init__.py is no library's module
+    return found if found is not None and found.origin is not None else None  # a folder without __init__.py is not a module of a library
 
 
 def _is(spec: ModuleSpec, path: Path) -> bool:
@@ -84,7 +84,7 @@ def _is(spec: ModuleSpec, path: Path) -> bool:
 
 
 def _forget(name: str, known: ModuleType | None) -> None:
-    """Take a half-made module back, or the next import would get it. The module that had its name before has it again."""
+    """Remove a module whose import failed, or the next import would get it. Restore the module that had its name before."""
     sys.modules.pop(name, None)
     if known is not None:
         sys.modules[name] = known

@@ -1,7 +1,7 @@
-"""From what a person typed to the exact id of a run. Code never does this: there an id is exact.
+"""Resolves what a person typed to the exact id of a run. Library code never does this: its ids are exact.
 
-Commands that only read take a beginning that one id alone has, or @last, and say which run that is. Commands that change something
-(and `restore`, whose output a script continues from) take the exact id; at a terminal they ask whether the similar one is meant.
+Commands that only read accept a unique beginning of an id, or @last, and print which run that is. Commands that change something
+(and `restore`, whose output a script continues from) require the exact id; at a terminal they offer the similar one.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def to_change(store: Store, ref: str) -> str:
     run, rest = _split(ref)
     candidates = _candidates(store, run)
     if not candidates or candidates == [run]:
-        return ref  # if there is no such run, the store says so
+        return ref  # if the run does not exist, the store raises the error
     if len(candidates) == 1 and interactive() and click.confirm(f"Did you mean {candidates[0]}?", err=True):
         return candidates[0] + rest
     shown = ", ".join(sorted(candidates[:_SHOWN])) + (", …" if len(candidates) > _SHOWN else "")
-    said = f"{_LAST} is not an exact id; it is {shown} now" if run == _LAST else f"there is no run {run!r}. Similar ids: {shown}"
-    raise NotFound(said, remedy="Give the full id. This command takes no short form, so that it never acts on another run.")
+    text = f"{_LAST} is not an exact id; it is {shown} now" if run == _LAST else f"there is no run {run!r}. Similar ids: {shown}"
+    raise NotFound(text, remedy="Give the full id. This command accepts no short form, so that it never acts on another run.")
 
 
 def _split(ref: str) -> tuple[str, str]:
@@ -54,10 +54,10 @@ def _split(ref: str) -> tuple[str, str]:
 
 
 def _candidates(store: Store, run: str) -> list[str]:
-    """Return the ids that may be meant: the exact one alone if it exists, otherwise those that begin so."""
+    """Return the ids that may be meant: only the exact one if it exists, otherwise those that begin with the text."""
     if run == _LAST:
         last = last_written(store)
         if last is None:
-            raise NotFound(f"the store has no run yet, so {_LAST} names none")
+            raise NotFound(f"{_LAST} names no run: the store has none yet")
         return [last]
     return ids_like(store, run, _SHOWN + 1)

@@ -1,4 +1,4 @@
-"""Runs and checkpoints as arguments: refs that complete themselves from the store."""
+"""Argument types for runs, checkpoints, gates, queues and schedules, with completion from the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 50
 
 
 class RunArgument(click.ParamType[str]):
-    """A run id. Commands that read also take a unique beginning of one, or @last: see `naming`."""
+    """A run id. Commands that read also accept a unique beginning of one, or @last: see `naming`."""
 
     name = "run"
 
@@ -41,7 +41,7 @@ class RefArgument(RunArgument):
 
 
 class GateArgument(click.ParamType[str]):
-    """The name of a gate that the run before it waits at."""
+    """The name of a gate that the run in the argument before waits at."""
 
     name = "gate"
 
@@ -50,7 +50,7 @@ class GateArgument(click.ParamType[str]):
 
 
 class QueueArgument(click.ParamType[str]):
-    """The name of a queue; one that nothing waits in yet will do."""
+    """The name of a queue, which may be new."""
 
     name = "name"
 
@@ -69,11 +69,11 @@ class ScheduleArgument(click.ParamType[str]):
 
 
 def found(ctx: click.Context, beginning: str) -> list[RunInfo]:
-    """Runs whose ids begin so. Completion never says what is wrong: it has nowhere to."""
+    """Return the runs whose ids begin with a text. Completion never reports an error: it could not show it."""
     try:
         with _opened(ctx) as store:
             return list(store.runs(prefix=beginning, limit=_MOST)) if beginning else list(store.runs(limit=_MOST))
-    except Exception:  # noqa: BLE001 - no store, a damaged one: there is nothing to offer
+    except Exception:  # noqa: BLE001 - no store or a damaged one: offer nothing
         return []
 
 
@@ -87,7 +87,7 @@ def checkpoints(ctx: click.Context, run: str) -> list[str]:
 
 
 def gates(ctx: click.Context) -> list[Gate]:
-    """The gates that the run which was named waits at."""
+    """Return the open gates of the named run."""
     try:
         with _opened(ctx) as store:
             return [gate for gate in store.gates(ctx.params["run"]) if gate.open]

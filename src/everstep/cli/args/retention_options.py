@@ -1,4 +1,4 @@
-"""The options that say what is kept, for the commands that drop things."""
+"""The retention options of `prune` and `cleanup`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import click
 from everstep.cli.args.times import SPAN
 
 _OPTIONS = (
-    click.option("--keep-last", type=click.IntRange(1), metavar="N", help="The newest N checkpoints of a run."),
-    click.option("--keep-within", type=SPAN, metavar="SPAN", help="Those of the last 30d, 12h…"),
-    click.option("--keep-daily", type=click.IntRange(1), metavar="N", help="The newest of each of N days."),
-    click.option("--keep-weekly", type=click.IntRange(1), metavar="N", help="The newest of each of N weeks."),
-    click.option("--keep-tag", "keep_tagged", multiple=True, metavar="TAG", help="Those with this tag; may be given several times."),
-    click.option("--keep-kind", "keep_kinds", multiple=True, metavar="KIND", help="Those of this kind; may be given several times."),
-    click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="The oldest go until a run takes no more than this."),
-    click.option("--completed", type=click.Choice(["all", "final", "delete"]), help="What stays of runs that have ended."),
-    click.option("--minimum", type=click.IntRange(1), metavar="N", help="Never fewer than N of a run."),
+    click.option("--keep-last", type=click.IntRange(1), metavar="N", help="Keep the newest N checkpoints of a run"),
+    click.option("--keep-within", type=SPAN, metavar="SPAN", help="Keep the checkpoints of this time, such as 30d or 12h"),
+    click.option("--keep-daily", type=click.IntRange(1), metavar="N", help="Keep the newest checkpoint of each of the last N days"),
+    click.option("--keep-weekly", type=click.IntRange(1), metavar="N", help="Keep the newest checkpoint of each of the last N weeks"),
+    click.option("--keep-tag", "keep_tagged", multiple=True, metavar="TAG", help="Keep checkpoints with this tag; repeatable"),
+    click.option("--keep-kind", "keep_kinds", multiple=True, metavar="KIND", help="Keep checkpoints of this kind; repeatable"),
+    click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="Drop the oldest checkpoints until at most N bytes are stored"),
+    click.option(
+        "--completed",
+        type=click.Choice(["all", "final", "delete"]),
+        help="What to keep of ended runs: everything the rules keep, the last state, or nothing",
+    ),
+    click.option("--minimum", type=click.IntRange(1), metavar="N", help="Keep at least N checkpoints of each run"),
 )
 
 
@@ -29,7 +33,7 @@ def retention_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(given: dict[str, Any]) -> dict[str, Any] | None:
-    """The retention that the options say, or None for the one that holds anyway. Takes them out of what was given."""
+    """Return the retention of the options, or None to use the configured one. Removes the options from `given`."""
     names = ("keep_last", "keep_within", "keep_daily", "keep_weekly", "keep_tagged", "keep_kinds", "max_bytes", "completed", "minimum")
     found = {name: given.pop(name) for name in names}
     return {name: value for name, value in found.items() if value not in (None, ())} or None

@@ -1,4 +1,4 @@
-"""The two commands that stop a run at its next step, from any process: one lets it go on later, the other does not."""
+"""Builds `pause` and `cancel`, the commands that stop a run at its next step, from any process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from everstep.views.runs import run_view
 
 
 def stop_command(name: str, sentence: str) -> click.Command:
-    """A command that calls the method of the store which has its name."""
+    """Build a command that calls the store's method of the same name."""
 
-    @make(name, help=sentence)
+    @make(name, help=f"{sentence}\n\nExample: everstep {name} o1 --reason 'wrong input'")
     @click.argument("run", type=RUN)
-    @click.option("--reason", help="Why; it is kept in the journal.")
+    @click.option("--reason", help="Reason, which is recorded in the journal")
     def command(app: App, run: str, reason: str | None) -> None:
         with app.open() as store:
             run = to_change(store, run)
@@ -26,6 +26,6 @@ def stop_command(name: str, sentence: str) -> click.Command:
         if app.out.as_json:
             app.out.data(name, {"run": to_json(run_view(found, app.mask))})
         else:
-            app.out.say(f"{found.id}: asked; its process stops at its next step" if found.open else f"{found.id}: {found.status}")
+            app.out.say(f"{found.id}: requested; its process stops at the next step" if found.open else f"{found.id}: {found.status}")
 
     return command

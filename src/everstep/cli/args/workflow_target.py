@@ -1,4 +1,4 @@
-"""What `run` runs: a YAML document or `pkg.mod:function`, and the arguments that it is given. Imports only what the person named."""
+"""Loads the target of `run`, a YAML document or `pkg.mod:function`, and parses its arguments. Imports only what the person named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _YAML = (".yaml", ".yml")
 
 
 def import_module(name: str) -> Any:
-    """Import a module by its name, or a Python file by its path. The working folder is looked in after all other places."""
+    """Import a module by its name, or a Python file by its path. The working folder is searched last."""
     if name.endswith(_YAML):
         return load(name)
     try:
@@ -28,16 +28,16 @@ def import_module(name: str) -> Any:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise InvalidArgument(
-                f"there is no module {name!r}", remedy="Name a module that Python can import, or a file that ends in .py."
+                f"module {name!r} was not found", remedy="Name a module that Python can import, or a .py file."
             ) from error
         raise InvalidArgument(
-            f"{name} cannot be imported: {type(error).__name__}: {error}{_place(error)}",
-            remedy="Mend it; --debug shows the whole traceback.",
+            f"{name} cannot be imported: {type(error).__name__}: {error}{_location(error)}",
+            remedy="Fix the module. --debug prints the whole traceback.",
         ) from error
 
 
-def _place(error: BaseException) -> str:
-    """Where in a program an error was raised, unless it says so itself."""
+def _location(error: BaseException) -> str:
+    """Return where in a program an error was raised, unless its message has that."""
     if isinstance(error, SyntaxError):
         return ""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
@@ -45,7 +45,7 @@ def _place(error: BaseException) -> str:
 
 
 def load(target: str) -> Any:
-    """The workflow that a target names."""
+    """Return the workflow that a target names."""
     if target.endswith(_YAML):
         modules.look_here()  # for the functions that the document names
         try:
@@ -56,7 +56,8 @@ def load(target: str) -> Any:
     module, colon, name = target.rpartition(":")
     if not colon or not module or not name:
         raise InvalidArgument(
-            f"{target!r:.100} names no workflow", remedy="Give a YAML file, package.module:function, or file.py:function."
+            f"the target must be a YAML file, package.module:function or file.py:function, got {target!r:.100}",
+            remedy="Name the function after a colon: flows.py:order.",
         )
     found: Any = import_module(module)
     for part in name.split("."):
@@ -64,17 +65,17 @@ def load(target: str) -> Any:
             raise InvalidArgument(f"{module} has no {name!r:.100}", remedy="Name a function of the module.")
         found = getattr(found, part)
     if not callable(found):
-        raise InvalidArgument(f"{target!r:.100} is no function", remedy="Name a function of the module.")
+        raise InvalidArgument(f"{target!r:.100} is not a function", remedy="Name a function of the module.")
     return found
 
 
 def module_of(target: str) -> str:
-    """What --import is to be given for the workflow of a target."""
+    """Return the value of --import for the workflow of a target."""
     return target if target.endswith(_YAML) else target.rpartition(":")[0]
 
 
 def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments from the command line: NAME=VALUE or VALUE, where a value is JSON if it can be read as such, and text otherwise."""
+    """Parse arguments from the command line: NAME=VALUE or VALUE. A value is JSON if it can be parsed, and text otherwise."""
     args: list[Any] = []
     named: dict[str, Any] = {}
     for text in given:
@@ -82,24 +83,24 @@ def arguments(given: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
         if equals and name.isidentifier():
             named[name] = value_of(value)
         elif named:
-            raise InvalidArgument(f"{text!r:.100} stands after a named argument", remedy="Give plain values first, then NAME=VALUE.")
+            raise InvalidArgument(f"{text!r:.100} follows a named argument", remedy="Give plain values first, then NAME=VALUE.")
         else:
             args.append(value_of(text))
     return args, named
 
 
 def pair(text: str, option: str, what: str) -> tuple[str, Any]:
-    """The name and the value that an option such as --meta gives as KEY=VALUE."""
+    """Parse an option such as --meta KEY=VALUE into its name and value."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise click.UsageError(f"{option} {text!r} is no {what}")
+        raise click.UsageError(f"{option} must be {what}, got {text!r}")
     return name, value_of(value)
 
 
 def value_of(text: str) -> Any:
-    """A value: JSON, or else the text itself; @FILE is the content of a file, @- of standard input."""
+    """Parse a value: JSON, or else the text itself; @FILE is the content of a file, @- of standard input."""
     if text.startswith("@") and len(text) > 1:
-        text = read(text[1:])  # what a file holds is a value, never the name of another file
+        text = read(text[1:])  # the content is a value, never the name of another file
     try:
         return _strict(text)
     except ValueError:
@@ -107,19 +108,21 @@ def value_of(text: str) -> Any:
 
 
 def json_of(file: str) -> Any:
-    """What a JSON file holds; - is standard input."""
+    """Return the content of a JSON file; - is standard input."""
     try:
         return _strict(read(file))
     except ValueError as error:
-        raise InvalidArgument(f"{_named(file)} is no JSON: {error}", remedy="Give one JSON value.") from error
+        raise InvalidArgument(f"{_named(file)} must contain JSON: {error}", remedy="Give one JSON value.") from error
 
 
 def read(file: str) -> str:
-    """The text of a file; - is standard input."""
+    """Return the text of a file; - is standard input."""
     try:
         return (sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()).decode("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{_named(file)} cannot be read: {error}", remedy="Give a file of UTF-8 text.") from error
+        raise InvalidArgument(
+            f"{_named(file)} cannot be read: {getattr(error, 'strerror', None) or error}", remedy="Give an existing UTF-8 text file."
+        ) from error
 
 
 def _named(file: str) -> str:
@@ -127,14 +130,14 @@ def _named(file: str) -> str:
 
 
 def _strict(text: str) -> Any:
-    """JSON as the standard has it: what no JSON could give back is refused, not changed."""
+    """Parse standard JSON: numbers that JSON cannot represent, such as NaN, are refused, not changed."""
     try:
         return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _finite(text: str) -> float:
     if math.isfinite(number := float(text)):
         return number
-    raise ValueError(f"{text:.40} is no number that JSON has")
+    raise ValueError(f"{text:.40} is not a JSON number")

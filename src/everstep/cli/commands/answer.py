@@ -1,4 +1,4 @@
-"""`everstep answer`: the value that ends a wait at a gate; the first answer stands."""
+"""`everstep answer`: answer a gate that a run waits at. The first answer counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
 from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import GATE, RUN
-from everstep.cli.draw.hints import who_goes_on
+from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.text import cell, safe
 from everstep.cli.draw.values import shown
 from everstep.errors import NotFound
@@ -23,11 +23,14 @@ from everstep.views.run import gate_view
 @click.argument("run", type=RUN)
 @click.argument("gate", type=GATE, required=False)
 @click.argument("value", required=False)
-@click.option("--by", help="Who answers.")
-@click.option("--early", is_flag=True, help="Answer a gate that the run has not come to, although it waits at another one.")
-@click.option("--text", "as_text", is_flag=True, help="VALUE is text, also if it looks like JSON.")
+@click.option("--by", help="Record who answers")
+@click.option("--early", is_flag=True, help="Answer a gate that the run has not reached yet, although it waits at another one")
+@click.option("--text", "as_text", is_flag=True, help="Take VALUE as text even if it looks like JSON")
 def command(app: App, run: str, gate: str | None, value: str | None, by: str | None, early: bool, as_text: bool) -> None:
-    """Answer GATE of RUN with VALUE (JSON or text). Without a gate, the gates that wait are listed."""
+    """Answer GATE of RUN with VALUE (JSON or text); without GATE, list the open gates
+
+    Example: everstep answer o1 approval yes
+    """
     with app.open() as store:
         run = to_change(store, run)
         waiting = [found for found in store.gates(run) if found.open]
@@ -42,7 +45,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
         is_queued = place(store, app.mask, found.id) is not None
     if app.out.as_json:
         app.out.data("answer", {"run": found.id, "gate": gate, "value": answer})
-    app.out.say(f"answered; {'a worker' if is_queued else who_goes_on(app, found)} goes on with it", "dim")
+    app.out.say(f"Answer recorded. {'A worker will resume the run.' if is_queued else to_continue(app, found)}", "dim")
 
 
 def _list(app: App, run: str, waiting: list[Gate]) -> None:
@@ -50,7 +53,7 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         app.out.data("gates", to_json([gate_view(gate, app.mask) for gate in waiting]))
         return
     if not waiting:
-        raise NotFound(f"run {run!r} waits at no gate", remedy="everstep show RUN tells how it stands.")
+        raise NotFound(f"run {run!r} does not wait at a gate", remedy=f"See its status: `everstep show {run}`.")
     for gate in waiting:
         choices = f" ({_choices(app, gate)})" if gate.choices else ""
         app.out.line(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
@@ -58,13 +61,13 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:
     if not interactive():
-        raise click.UsageError("Missing argument 'VALUE'. Give the answer.")
+        raise click.UsageError("Missing argument 'VALUE': the answer.")
     found = next((one for one in waiting if gate in (one.name, one.address)), None)
     if found is not None:
         app.out.say(cell(app.mask(found.ask) or "", 400))
     if found is None or not found.choices:
         return str(click.prompt("Answer", err=True))
-    app.out.say(f"one of {_choices(app, found)}")  # click would print them as they are
+    app.out.say(f"one of {_choices(app, found)}")  # not by click, which would print them unescaped
     return str(click.prompt("Answer", type=click.Choice([str(choice) for choice in found.choices]), show_choices=False, err=True))
 
 

@@ -1,7 +1,7 @@
-"""`everstep bisect`: the first checkpoint at which a condition on the state holds.
+"""`everstep bisect`: find the first checkpoint at which a condition on the state is true.
 
-By default every checkpoint is looked at, oldest first, because a condition may hold, stop holding and hold again. With --sorted the
-condition is taken to hold from some checkpoint on for good, and about log2(n) states are read.
+By default it reads every checkpoint, oldest first, because a condition may become true, then false, then true again. With --sorted it
+assumes that the condition stays true once it is true, and reads about log2(n) states.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from everstep.views.states import bisect
 
 @make("bisect")
 @click.argument("run", type=RUN)
-@click.option("--when", "text", required=True, metavar="EXPR", help="The condition: state.total > 100 and 'x' in state.tags.")
-@click.option("--sorted", "is_sorted", is_flag=True, help="Once it holds, it holds for good: read only a few states.")
+@click.option(
+    "--when", "text", required=True, metavar="EXPR", help="Condition on the state, such as: state.total > 100 and 'x' in state.tags"
+)
+@click.option("--sorted", "is_sorted", is_flag=True, help="Assume the condition stays true once it is true, and use binary search")
 def command(app: App, run: str, text: str, is_sorted: bool) -> int:
-    """Find the first checkpoint of RUN at which EXPR holds."""
+    """Find the first checkpoint of RUN at which EXPR is true
+
+    Example: everstep bisect o1 --when "state.total > 100"
+    """
     condition = Condition(text)
     with app.open() as store:
         info = store.get(to_read(app, store, run))
-        with app.out.progress("looking") as progress:
+        with app.out.progress("searching") as progress:
             found = bisect(store, app.mask, info.id, text, condition.holds, is_sorted, progress)
     one = found.checkpoint
     if app.out.as_json:
         app.out.data("bisect", to_json(found))
     elif one is None:
-        app.out.say(f"at none of {plural(found.among, 'checkpoint')} of {info.id}")
+        app.out.say(f"Not true at any of the {plural(found.among, 'checkpoint')} of {info.id}.")
     else:
         step = f"after step {cell(one.step, 60)}" if one.step else one.kind
         app.out.line(f"{app.out.style(one.ref, 'bold')}  {app.out.when(one.at)}  {step}  {cell(one.note or '', 80)}".rstrip())

@@ -1,4 +1,4 @@
-"""`everstep blame`: which checkpoint, and so which step, last changed a part of the state."""
+"""`everstep blame`: find the checkpoint, and so the step, that last changed a part of the state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from everstep.views.stored.paths import parse
 @click.argument("ref", type=REF)
 @click.argument("path")
 def command(app: App, ref: str, path: str) -> None:
-    """Tell which step last changed what stands at PATH: messages[2].content."""
+    """Find the step that last changed the value at PATH
+
+    Example: everstep blame o1 messages[2].content
+    """
     with app.open() as store:
         found = blame(store, app.mask, to_read(app, store, ref), parse(path), path)
     if app.out.as_json:
@@ -28,4 +31,4 @@ def command(app: App, ref: str, path: str) -> None:
     parts = [app.out.style(str(found), "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
     app.out.line("  ".join([*parts, cell(one.note or "", 100)]).rstrip())
     if not found.exact:
-        app.out.say("older states are gone: they were pruned, or the run that this one was forked from was deleted", "dim")
+        app.out.say("Older states are missing: they were pruned, or the run that this one was forked from was deleted.", "dim")

@@ -1,4 +1,4 @@
-"""`everstep checkpoint`: keeps the JSON state of a script in any language. Each call is one durable checkpoint of a run."""
+"""`everstep checkpoint`: save the JSON state of a script in any language. Each call makes one durable checkpoint of a run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ if TYPE_CHECKING:
 
 @make("checkpoint")
 @click.argument("run", type=RUN)
-@click.option("--state", "file", metavar="FILE", default="-", show_default=True, help="A JSON file; - is standard input.")
-@click.option("--note", help="A sentence on it.")
-@click.option("--tag", "tags", multiple=True, help="A short name on it; may be given several times.")
-@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Metadata; may be given several times.")
-@click.option("--done", is_flag=True, help="The run has ended well with this state.")
+@click.option("--state", "file", metavar="FILE", default="-", show_default=True, help="JSON file to read; - is standard input")
+@click.option("--note", help="Add a note to the checkpoint")
+@click.option("--tag", "tags", multiple=True, help="Tag the checkpoint; repeatable")
+@click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Add metadata to the checkpoint; repeatable")
+@click.option("--done", is_flag=True, help="Mark the run as succeeded with this state")
 def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ...], meta: tuple[str, ...], done: bool) -> None:
-    """Save a JSON state as a checkpoint of RUN, which begins with the first one."""
+    """Save a JSON state as a checkpoint of RUN; the first one creates the run
+
+    Example: echo '{"page": 3}' | everstep checkpoint crawl --note "page 3"
+    """
     given = workflow_target.json_of(file)
     pairs = dict(workflow_target.pair(text, "--meta", "KEY=VALUE") for text in meta)
-    check_note(note)  # before there is a run that could fail by it
+    check_note(note)  # before the run is created: it would be marked failed
     check_tags(tags)
     to_meta(pairs)
     with app.open(create=True, driving=True) as store:
@@ -48,18 +51,18 @@ def command(app: App, run: str, file: str, note: str | None, tags: tuple[str, ..
 
 
 def _state(store: Store, run: str, given: Any) -> Any:
-    """The state that a script means: parts that it only passed on, as `restore` printed them, stay what they were."""
+    """Return the state that a script means: parts that it only passed on, as `restore` printed them, keep their stored values."""
     before = known(store, run)
     stored = store.load(run) if before is not None and before.checkpoints else None
     return reconciled(stored, given)
 
 
 def _save(store: Store, run: str, state: Any, about: dict[str, Any], done: bool) -> Checkpoint:
-    """Save, and leave the run waiting for what the script saves next, unless that was the last one. A state that is refused leaves it so, too."""
+    """Save, and leave the run waiting for its next checkpoint unless this was the last one. A refused state leaves it waiting, too."""
     one, refused = None, None
     with suppress(Waiting), store.run(run) as opened:
         try:
-            if state is None:  # handed in, it would mean: what there was before
+            if state is None:  # as an argument, None means: keep the state
                 opened.state = None
             one = opened.checkpoint(state=state, **about)
         except (InvalidArgument, Unstorable, LimitExceeded) as error:

@@ -1,4 +1,4 @@
-"""`everstep cleanup`: all that retention asks for, in one go: delete ended runs, prune, gc, give the space back."""
+"""`everstep cleanup`: apply retention: delete ended runs, prune, collect garbage and return the space to the disk."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from everstep.views.upkeep import cleanup_view
 
 @make("cleanup")
 @retention_options
-@click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time; the next one goes on.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; say what would go, and why.")
-@click.option("--yes", "-y", is_flag=True, help="Delete runs without asking.")
+@click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time; the next clean-up continues (default: no limit)")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be dropped, and why")
+@click.option("--yes", "-y", is_flag=True, help="Delete runs without asking")
 def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: Any) -> int:
-    """Delete runs that have ended, prune and gc, as the options or the store's own retention say."""
+    """Delete ended runs, prune and gc, by the options or else by the store's retention
+
+    Example: everstep cleanup --keep-last 20 --dry-run
+    """
     retention = chosen(given)
     with app.open() as store:
         if not dry_run and not yes:
             runs = store.cleanup(retention, dry_run=True, seconds=seconds).deleted
-            if runs and not confirm_or_stop(app, f"{plural(len(runs), 'run')} would be deleted for good. Go on?", yes):
+            if runs and not confirm_or_stop(app, f"This deletes {plural(len(runs), 'run')} permanently. Continue?", yes):
                 return 1
         found = store.cleanup(retention, dry_run=dry_run, seconds=seconds)
     if app.out.as_json:
@@ -36,6 +39,6 @@ def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: 
     for one in found.deleted:
         app.out.line(f"{one.run}  {size(one.bytes)}  {safe(one.reason)}")
     print_plan(app, found.pruned)
-    would, returned = ("would be deleted", "would be given back") if dry_run else ("deleted", "given back")
-    app.out.say(f"{plural(len(found.deleted), 'run')} {would}; {size(found.collected.given_back)} {returned} to the disk")
+    deleted, returned = ("Would delete", "return") if dry_run else ("Deleted", "returned")
+    app.out.say(f"{deleted} {plural(len(found.deleted), 'run')} and {returned} {size(found.collected.given_back)} to the disk.")
     return 0

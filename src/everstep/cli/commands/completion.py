@@ -1,4 +1,4 @@
-"""`everstep completion`: the script that completes commands, options, runs and refs in a shell."""
+"""`everstep completion`: print the script that completes commands, options, runs and refs in a shell."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ _INSTALL = {
 @make("completion")
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 def command(app: App, shell: str) -> None:
-    """Print the completion script for SHELL."""
+    """Print the completion script for SHELL
+
+    Example: eval "$(everstep completion bash)"
+    """
     from click.shell_completion import get_completion_class
 
     from everstep.cli.main import group
 
     found = get_completion_class(shell)
     if found is None:
-        raise click.UsageError(f"there is no completion for {shell}")
+        raise click.UsageError(f"completion is not available for {shell}")
     script = found(group, {}, "everstep", "_EVERSTEP_COMPLETE").source()
     if app.out.as_json:
         app.out.data("completion", {"shell": shell, "script": script})
         return
     app.out.line(script)
-    app.out.say(f"to have it always: {_INSTALL[shell]}")
+    app.out.say(f"To install it permanently: {_INSTALL[shell]}")

@@ -1,4 +1,4 @@
-"""`everstep config`: show every setting with where it comes from, check a file, rewrite older keys."""
+"""`everstep config`: show every setting with its origin, check a file, rewrite older keys."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from everstep.views.stored.values import as_json
 
 @click.group("config")
 def command() -> None:
-    """Show, check or rewrite the configuration."""
+    """Show, check or rewrite the configuration"""
 
 
 @make("show")
 @click.argument("key", required=False)
 def show(app: App, key: str | None) -> None:
-    """Print every setting, or KEY alone, with its value and its origin."""
+    """Print every setting, or only KEY, with its value and origin
+
+    Example: everstep config show retention.keep_last
+    """
     values = app.settings.values
     if key is not None and key not in values:
-        raise NotFound(f"there is no setting {key!r:.100}", remedy="everstep config show lists them all.")
+        raise NotFound(f"unknown setting {key!r:.100}", remedy="List all settings: `everstep config show`.")
     chosen = values if key is None else {key: values[key]}
     hidden = {name: app.mask({name.rpartition(".")[2]: one.value})[name.rpartition(".")[2]] for name, one in chosen.items()}
     if app.out.as_json:
@@ -39,7 +42,10 @@ def show(app: App, key: str | None) -> None:
 @make("validate")
 @click.argument("file", required=False)
 def validate(app: App, file: str | None) -> int:
-    """Check a configuration file: the one that counts here, or FILE. Ends with 6 if something is wrong with it."""
+    """Check FILE, or the configuration file in use; exit with 6 if it has errors
+
+    Example: everstep config validate everstep.toml
+    """
     from everstep.config.settings import faults
 
     path = _file(app, file)
@@ -48,15 +54,18 @@ def validate(app: App, file: str | None) -> int:
         app.out.data("config_validate", {"file": str(path), "ok": not found, "faults": found})
     for fault in found if not app.out.as_json else ():
         app.out.line(safe(str(fault), lines=True))
-    app.out.say(f"{path}: {'all good' if not found else plural(len(found), 'fault')}", "green" if not found else "red")
+    app.out.say(f"{path}: {'all good' if not found else plural(len(found), 'error')}", "green" if not found else "red")
     return exit_codes.FOUND if found else exit_codes.OK
 
 
 @make("migrate")
 @click.argument("file", required=False)
-@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be written.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be written")
 def migrate(app: App, file: str | None, dry_run: bool) -> None:
-    """Rewrite older keys of a configuration file as today's."""
+    """Replace old keys in FILE, or in the configuration file in use, with current ones
+
+    Example: everstep config migrate --dry-run
+    """
     from everstep.config.legacy_keys import rewritten
 
     path = _file(app, file)
@@ -74,15 +83,15 @@ def migrate(app: App, file: str | None, dry_run: bool) -> None:
 
 
 def _file(app: App, given: str | None) -> Path:
-    """The file that is meant: the one that was named, or else the one that counts here."""
+    """Return the named file, or else the configuration file in use."""
     from everstep.config.find import find_file
 
     found = given or app.config or find_file()
     if found is None:
-        raise NotFound("there is no configuration file here", remedy="everstep init --config-file writes one to begin with.")
+        raise NotFound("no configuration file was found", remedy="Create one: `everstep init --config-file`.")
     path = Path(found)
     if not path.is_file():
-        raise NotFound(f"there is no file {str(path)!r}", remedy="Name a file that is there.")
+        raise NotFound(f"file {str(path)!r} does not exist", remedy="Give the path of an existing file.")
     return path
 
 

@@ -1,4 +1,4 @@
-"""`everstep demo`: an agent that is killed, goes on, and decides otherwise, in about ten seconds and without a network."""
+"""`everstep demo`: kill an agent in the middle of a step, resume it and fork it, in about ten seconds and without a network."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from everstep.cli.exit_codes import FAILED, OK
 
 @make("demo")
 @click.option(
-    "--dir", "folder", type=click.Path(path_type=Path), default=Path("everstep-demo"), show_default=True, help="Where to leave the store."
+    "--dir", "folder", type=click.Path(path_type=Path), default=Path("everstep-demo"), show_default=True, help="Folder for the store"
 )
 def command(app: App, folder: Path) -> int:
-    """Watch an agent survive kill -9, in about ten seconds.
+    """Watch an agent survive kill -9, in about ten seconds
 
-    A small research agent with a scripted, local model works through a task. Its process is killed in the middle of a call, a new one goes
-    on, and the run is forked before its decision. The store stays in ./everstep-demo, to look around in. A folder that a demo left there
-    before is replaced; anything else is left alone. No network and no key are needed.
+    A small research agent with a scripted, local model works on a task. Its process is killed in the middle of a call, a new process
+    resumes the run, and the run is forked before its decision. The store stays in ./everstep-demo for you to explore. The folder of an
+    earlier demo is replaced; any other folder is left alone. The demo needs no network and no key.
+
+    Example: everstep demo --dir /path/to/folder
     """
     from everstep.demo.play import play
 
     if click.get_current_context().get_parameter_source("store") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("the demo makes a store of its own; --dir says where.")
+        raise click.UsageError("the demo creates its own store: give its folder with --dir.")
 
     def say(text: str) -> None:
         if not app.out.as_json and not app.out.quiet:

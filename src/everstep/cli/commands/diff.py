@@ -1,4 +1,4 @@
-"""`everstep diff`: what is different between two states, by path."""
+"""`everstep diff`: list the differences between two states, by path."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 @make("diff")
 @click.argument("a", type=REF)
 @click.argument("b", type=REF, required=False)
-@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="How many differences are printed.")
-@click.option("--full", is_flag=True, help="Print values in full.")
-@click.option("--exit-code", is_flag=True, help="End with 6 if there is a difference.")
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Number of differences to print")
+@click.option("--full", is_flag=True, help="Print values in full")
+@click.option("--exit-code", is_flag=True, help="Exit with 6 if there is a difference")
 def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: bool) -> int:
-    """Compare two states. With one ref, what its checkpoint changed."""
+    """Compare the states of A and B; without B, show what checkpoint A changed
+
+    Example: everstep diff o1@3 o1@7
+    """
     with app.open() as store:
         a = to_read(app, store, a)
         one, other = (_before(store, a), a) if b is None else (a, to_read(app, store, b))
@@ -43,16 +46,16 @@ def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: 
 
 
 def _before(store: Store, ref: str) -> str:
-    """The checkpoint before one."""
+    """Return the ref of the checkpoint before this one."""
     found = ref_before(store, ref)
     if found is None:
-        raise click.UsageError(f"{store.checkpoint(ref).ref} is the first checkpoint; name the one to compare it with")
+        raise click.UsageError(f"{store.checkpoint(ref).ref} is the first checkpoint: give a second ref to compare it with")
     return found
 
 
 def _print(app: App, changes: Sequence[ChangeView], limit: int, longest: int) -> None:
     if not changes:
-        app.out.say("no difference")
+        app.out.say("No differences.")
     for change in changes[:limit]:
         sign, colour = _SIGNS[change.kind]
         before, after = shown(change.before, longest), shown(change.after, longest)
@@ -60,4 +63,4 @@ def _print(app: App, changes: Sequence[ChangeView], limit: int, longest: int) ->
         value = f"order {value}" if change.kind == "moved" else value
         app.out.line(f"{app.out.style(sign, colour)} {app.out.style(cell(path_shown(change.path), 400), 'bold')}: {value}")
     if len(changes) > limit:
-        app.out.say(f"{plural(len(changes) - limit, 'more difference')}; --limit shows more")
+        app.out.say(f"{plural(len(changes) - limit, 'more difference')}: use --limit to show them")

@@ -1,4 +1,4 @@
-"""`everstep doctor`: what is unsafe, wasteful or left over in a store, and what to do about it."""
+"""`everstep doctor`: report what is unsafe, wasteful or left over in a store, and how to fix it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _SIGNS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "red")
 
 @make("doctor")
 def command(app: App) -> int:
-    """Report unsafe settings and leftovers. Ends with 6 if there is something to do."""
+    """Report unsafe settings and leftovers; exit with 6 if there is something to fix
+
+    Example: everstep doctor --store shop.db
+    """
     with app.open() as store:
         found = doctor(store, app.mask)
     if app.out.as_json:

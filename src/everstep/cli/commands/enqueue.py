@@ -1,4 +1,4 @@
-"""`everstep enqueue`: put a run into a queue, for a worker to drive; and wait for its end if asked to."""
+"""`everstep enqueue`: add a run to a queue for a worker; optionally wait until it ends."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ _OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
 @make("enqueue")
 @click.argument("workflow", required=False)
 @click.argument("arguments", nargs=-1)
-@click.option("--id", "run_id", help="The id of the run. With one that exists, nothing is enqueued a second time.")
-@click.option("--queue", type=QUEUE, default="default", show_default=True, help="Where it waits.")
-@click.option("--priority", type=int, default=0, show_default=True, help="Higher ones come first.")
-@click.option("--delay", type=SPAN, help="Not before: 30s, 15min, 2h, 3d.")
-@click.option("--key", help="What it belongs to: limit --per-key holds for each.")
-@click.option("--dedupe", metavar="TEXT", help="While a run of the queue with the same text has not ended, no second one is enqueued.")
+@click.option("--id", "run_id", help="Id of the run (default: random); if it exists, nothing is enqueued")
+@click.option("--queue", type=QUEUE, default="default", show_default=True, help="Queue to add the run to")
+@click.option("--priority", type=int, default=0, show_default=True, help="Priority; runs with a higher one are taken first")
+@click.option("--delay", type=SPAN, help="Time until the run may be taken: 30s, 15min, 2h, 3d (default: none)")
+@click.option("--key", help="Key of the run, by which `limit --per-key` counts")
+@click.option("--dedupe", metavar="TEXT", help="Do not enqueue if an unfinished run of the queue has the same TEXT")
 @click.option(
-    "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
+    "--import", "modules", multiple=True, metavar="MODULE", help="Module, .py file or YAML file that defines the workflow; repeatable"
 )
-@click.option("--wait", is_flag=True, help="Wait for its end, and answer as `everstep run` does.")
-@click.option("--batch", is_flag=True, help="Read runs from standard input, one JSON object on each line; enqueue all of them or none.")
+@click.option("--wait", is_flag=True, help="Wait until the run ends, and print its outcome as `everstep run` does")
+@click.option("--batch", is_flag=True, help="Read runs from standard input, one JSON object per line; enqueue all or none")
 def command(
     app: App, workflow: str | None, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], wait: bool, batch: bool,
     **options: Any,
 ) -> int:  # fmt: skip
-    """Have a worker run WORKFLOW with ARGUMENTS (VALUE or NAME=VALUE, JSON or text). Prints the id of the run.
+    """Add a run of WORKFLOW to a queue, and print its id
 
-    WORKFLOW is a YAML file, package.module:function, file.py:function, or the name of a workflow that a worker knows.
+    WORKFLOW is a YAML file, package.module:function, file.py:function, or the name of a workflow that a worker knows. An argument is VALUE
+    or NAME=VALUE, where VALUE is JSON or text.
 
-    With --batch, a line is an object with workflow, args, kwargs, id, queue, priority, delay, key and dedupe, each of which may be left out.
+    With --batch, each line is an object with any of workflow, args, kwargs, id, queue, priority, delay, key and dedupe.
 
-    For example: everstep enqueue flows.py:order tea --queue shop --delay 10min
+    Example: everstep enqueue flows.py:order tea --queue shop --delay 10min
     """
     app.import_modules((*app.imports(), *modules))
     if batch:
@@ -72,7 +73,7 @@ def command(
 
 def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[str, Any]) -> int:
     if misfit or options["key"] is not None or options["dedupe"] is not None:
-        raise click.UsageError("--batch takes ARGUMENTS, --id, --key and --dedupe from each line, and does not go with --wait.")
+        raise click.UsageError("With --batch, arguments, id, key and dedupe belong in each line, and --wait is not allowed.")
     items = batches.read(app, sys.stdin)
     flow = None if workflow is None else workflow_of(app, workflow)
     with app.open(create=True) as store:
@@ -83,23 +84,23 @@ def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[s
     for one in made:
         app.out.line(one.id)
     new = sum(one.new for one in made)
-    app.out.say(f"{plural(new, 'run')} enqueued" + (f", {len(made) - new:,} existed already" if new < len(made) else ""), "dim")
+    app.out.say(f"Enqueued {plural(new, 'run')}" + (f"; {len(made) - new:,} already existed" if new < len(made) else ""), "dim")
     return 0
 
 
 def _words(made: Enqueued, options: dict[str, Any]) -> str:
     if not made.new:
-        return f"is there already: {made.status}"
+        return f"already exists: {made.status}"
     return f"enqueued in {safe(made.queue)}" + (f", ready in {duration(options['delay'])}" if options["delay"] else "")
 
 
 def _ended(app: App, made: Enqueued) -> Outcome:
-    """The outcome at the end. Whoever waits hears what the run waits for, since that may need a person."""
-    told = None
+    """Wait for the outcome. Report what the run waits for meanwhile: it may need a person."""
+    reported = None
     while True:
         found = made.wait(1.0)
         if made.is_over():
             return found
-        if found.status == "waiting" and found.reason != told:
-            told = found.reason
-            app.out.say(f"{made.id}: waiting ({safe(app.mask(told) or '')})", "yellow")
+        if found.status == "waiting" and found.reason != reported:
+            reported = found.reason
+            app.out.say(f"{made.id}: waiting ({safe(app.mask(reported) or '')})", "yellow")

@@ -1,4 +1,4 @@
-"""`everstep explain`: what an error code means, and what to do about it."""
+"""`everstep explain`: explain an error code and its remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from everstep.errors import NotFound
 
 
 def classes() -> dict[str, type[BaseException]]:
-    """Every error of ours by its code."""
+    """Return every error class of Everstep by its code."""
     found = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, BaseException) and "code" in vars(one)]
     return dict(sorted((str(vars(one)["code"]), one) for one in found))
 
@@ -31,7 +31,10 @@ class CodeArgument(click.ParamType[str]):
 @make("explain")
 @click.argument("code", type=CodeArgument(), required=False)
 def command(app: App, code: str | None) -> None:
-    """Explain an error by its CODE, such as E301, or by its name; without one, list them all."""
+    """Explain the error CODE, or the error of that name; without CODE, list them all
+
+    Example: everstep explain E301
+    """
     known = classes()
     if code is None:
         _list(app, known)
@@ -40,9 +43,9 @@ def command(app: App, code: str | None) -> None:
     code = named.get(code.lower()) or (f"E{code}" if code.isdecimal() else code.upper())
     one = known.get(code)
     if code == "USAGE":
-        raise click.UsageError("usage marks a command that was typed wrong, as this answer is: COMMAND --help says what each takes.")
+        raise click.UsageError("'usage' means that a command line was invalid: see `everstep COMMAND --help`.")
     if one is None:
-        raise NotFound(f"there is no error {code!r:.40}", remedy="everstep explain lists all codes.")
+        raise NotFound(f"unknown error code {code!r:.40}", remedy="List all codes: `everstep explain`.")
     sentence, remedy = _sentence(one), str(one.remedy)  # type: ignore[attr-defined]
     exit_code = code_of(one.__new__(one))
     if app.out.as_json:
@@ -50,7 +53,7 @@ def command(app: App, code: str | None) -> None:
         return
     app.out.line(f"{app.out.style(code, 'bold')} {one.__name__}: {sentence}")
     app.out.line(remedy)
-    app.out.line(f"A command that meets it ends with {exit_code}. More: docs/errors.md.")
+    app.out.line(f"Exit code of a command that fails with it: {exit_code}. More: docs/errors.md.")
 
 
 def _sentence(one: type[BaseException]) -> str:

@@ -1,4 +1,4 @@
-"""`everstep fork`: a new run that begins at a checkpoint of another, perhaps with an edited state."""
+"""`everstep fork`: create a run that begins at a checkpoint of another run, optionally with an edited state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
 from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import REF
-from everstep.cli.draw.hints import who_goes_on
+from everstep.cli.draw.hints import to_continue
 from everstep.errors import InvalidArgument
 from everstep.views.json import to_json
 from everstep.views.runs import run_view
@@ -29,12 +29,15 @@ from everstep.views.stored.tagged_json import from_json
     "changes",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Change the state: topic=logs, messages[0].text='hi'; VALUE is JSON or text.",
+    help="Set a value in the state (VALUE is JSON or text), such as topic=logs; repeatable",
 )
-@click.option("--unset", "removed", multiple=True, metavar="PATH", help="Remove something from the state.")
-@click.option("--state", "file", metavar="FILE", help="Begin with this JSON state instead; - is standard input.")
+@click.option("--unset", "removed", multiple=True, metavar="PATH", help="Remove a value from the state; repeatable")
+@click.option("--state", "file", metavar="FILE", help="Begin with this JSON state instead; - is standard input")
 def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> None:
-    """Begin a new run at REF, with the id ID if it is given."""
+    """Create a run that begins at checkpoint REF, with the id ID (default: random)
+
+    Example: everstep fork o1@3 o2 --set topic=logs
+    """
     edit = _edit(changes, removed, file)
     with app.open(driving=True) as store:
         run = store.fork(to_change(store, ref), id, edit)
@@ -42,7 +45,7 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
         app.out.data("fork", to_json(run_view(run, app.mask)))
     else:
         app.out.line(run.id)
-        app.out.say(f"forked from {run.parent}@{run.parent_number}; {who_goes_on(app, run)} goes on from there", "dim")
+        app.out.say(f"Forked from {run.parent}@{run.parent_number}. {to_continue(app, run)}", "dim")
 
 
 def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) -> Callable[[Any], Any] | None:
@@ -52,7 +55,7 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
     paths = [parse(text) for text in removed]
     whole = None if file is None else [from_json(workflow_target.json_of(file))]
     if whole == [None]:
-        raise InvalidArgument("a fork cannot begin with null", remedy="Begin with {}, and save null in it.")
+        raise InvalidArgument("the state of a fork must not be null", remedy="Use {} instead.")
 
     def edit(state: Any) -> Any:
         state = state if whole is None else whole[0]
@@ -67,12 +70,12 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
 
 def _change(state: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> None:
     if not path:
-        raise InvalidArgument("an empty path names nothing", remedy="--state begins with another state.")
+        raise InvalidArgument("the path must not be empty", remedy="To replace the whole state, use --state FILE.")
     holder = _holder(state, path)
     try:
         change(holder, path[-1])
     except (KeyError, IndexError):
-        raise InvalidArgument(f"the state has no {shown(path):.100}", remedy="everstep state REF shows what there is.") from None
+        raise InvalidArgument(f"the state has no {shown(path):.100}", remedy="Print the state: `everstep state REF`.") from None
 
 
 def _put(value: Any, holder: Any, key: Any) -> None:
@@ -88,7 +91,7 @@ def _holder(state: Any, path: tuple[Any, ...]) -> Any:
         try:
             state = state[key]
         except (KeyError, IndexError, TypeError):
-            raise InvalidArgument(f"the state has no {key!r:.100}, so nothing can be changed in it") from None
+            raise InvalidArgument(f"the state has no {key!r:.100}, so no value inside it can be changed") from None
     if not isinstance(state, (dict, list)) or (isinstance(state, list) and not isinstance(path[-1], int)):
-        raise InvalidArgument(f"{path[-1]!r:.100} cannot be changed: what holds it is a {type(state).__name__}")
+        raise InvalidArgument(f"{path[-1]!r:.100} cannot be changed: it is inside a {type(state).__name__}, not a dict or list")
     return state

@@ -1,4 +1,4 @@
-"""`everstep init`: a store in this folder, with its own .gitignore, and a configuration file to begin with if asked."""
+"""`everstep init`: create a store in a folder, with its own .gitignore, and optionally a configuration file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everstep.cli.app import App, check_lasting
 from everstep.cli.app import command as make
 from everstep.cli.files import create
 
-_CONFIG = """# Everstep's configuration. `everstep config show` prints every key with its value and where that comes from.
+_CONFIG = """# Everstep's configuration. `everstep config show` prints every key with its value and origin.
 store = ".everstep/store.db"
 # preset = "production"
 
@@ -21,16 +21,21 @@ store = ".everstep/store.db"
 
 @make("init")
 @click.argument("folder", default=".")
-@click.option("--config-file", is_flag=True, help="Write an everstep.toml to begin with, too.")
+@click.option("--config-file", is_flag=True, help="Also write an everstep.toml")
 def command(app: App, folder: str, config_file: bool) -> None:
-    """Make a store in FOLDER: .everstep/store.db. One that is there already stays as it is."""
+    """Create the store .everstep/store.db in FOLDER (default: this folder)
+
+    An existing store is left unchanged.
+
+    Example: everstep init --config-file
+    """
     import everstep
     from everstep.backends.registry import shown
 
-    place = Path(folder) / ".everstep" / "store.db"
+    path = Path(folder) / ".everstep" / "store.db"
     if not Path(folder).is_dir():
-        raise click.UsageError(f"{folder!r} is no folder")
-    where = app.url or str(place)
+        raise click.UsageError(f"FOLDER must be an existing folder, got {folder!r}")
+    where = app.url or str(path)
     check_lasting(where)
     is_new = not _is_there(where)
     everstep.open(where).close()
@@ -39,9 +44,9 @@ def command(app: App, folder: str, config_file: bool) -> None:
     if app.out.as_json:
         app.out.data("init", {"store": where, "new": is_new, "config": str(Path(folder) / "everstep.toml") if written else None})
     else:
-        app.out.say(f"{'made' if is_new else 'there is already'} {where}")
+        app.out.say(f"{'Created' if is_new else 'Already exists:'} {where}")
         if written:
-            app.out.say(f"made {Path(folder) / 'everstep.toml'}")
+            app.out.say(f"Created {Path(folder) / 'everstep.toml'}")
 
 
 def _is_there(where: str) -> bool:

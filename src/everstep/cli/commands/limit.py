@@ -1,4 +1,4 @@
-"""`everstep limit`: how many runs of a queue may be driven at once, by all workers together, and how many may be taken in a time."""
+"""`everstep limit`: limit how many runs of a queue all workers together run at once, and how many they take per time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rate(click.ParamType[tuple[int, float]]):
             return value
         found = _RATE.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no rate: write how many in which time, 10/60s or 1000/h", param, ctx)
+            self.fail(f"must be a number of runs and a time, such as 10/60s or 1000/h, got {value!r}", param, ctx)
         time = found[2] if found[2][0].isdigit() else f"1{found[2]}"
         try:
             return int(found[1]), span(time)
@@ -38,14 +38,16 @@ class Rate(click.ParamType[tuple[int, float]]):
 
 @make("limit")
 @click.argument("queue", type=QUEUE)
-@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="How many runs may be driven at once.")
-@click.option("--per-key", type=click.IntRange(1), metavar="N", help="How many of one key (enqueue --key) at once.")
-@click.option("--rate", type=Rate(), metavar="N/SPAN", help="How many may be taken in any such time: 10/60s.")
-@click.option("--none", "drop", is_flag=True, help="Drop the limits that there are; those given beside it hold.")
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Runs at the same time (default: no limit)")
+@click.option("--per-key", type=click.IntRange(1), metavar="N", help="Runs of one key (enqueue --key) at the same time (default: no limit)")
+@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Runs taken in any such time, such as 10/60s (default: no limit)")
+@click.option("--none", "drop", is_flag=True, help="Remove the existing limits; only those given with it apply")
 def command(app: App, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None, drop: bool) -> None:
-    """Say how many runs of QUEUE may be driven at once, by all workers together. A limit that is not given stays; without any, print them.
+    """Set the limits of QUEUE for all workers together; without options, print them
 
-    For example: everstep limit mail --concurrency 2 --rate 100/60s
+    A limit that is not given stays as it is.
+
+    Example: everstep limit mail --concurrency 2 --rate 100/60s
     """
     with app.open() as store:
         limits = limits_of(store, queue)

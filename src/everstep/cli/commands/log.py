@@ -1,4 +1,4 @@
-"""`everstep log`: the timeline of a run, as a list that can be followed, or its steps as a graph."""
+"""`everstep log`: print the timeline of a run, follow it, or draw its steps as a graph."""
 
 from __future__ import annotations
 
@@ -23,12 +23,19 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 @make("log")
 @click.argument("run", type=RUN, default="@last")
-@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="How many entries, the newest.")
-@click.option("--all", "everything", is_flag=True, help="All entries.")
-@click.option("--follow", "-f", is_flag=True, help="Go on printing what happens, until the run has ended.")
-@click.option("--graph", type=click.Choice(["mermaid", "dot"]), help="Print the steps as a graph with their statuses instead.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of entries to print, the newest"
+)
+@click.option("--all", "everything", is_flag=True, help="Print all entries")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new entries until the run has ended")
+@click.option("--graph", type=click.Choice(["mermaid", "dot"]), help="Print the steps as a graph with their statuses instead")
 def command(app: App, run: str, limit: int, everything: bool, follow: bool, graph: str | None) -> None:
-    """Draw the timeline of a run: steps, attempts, checkpoints, gates, forks. Without RUN, of the one written last."""
+    """Print the timeline of RUN: steps, attempts, checkpoints, gates, forks
+
+    Without RUN, it is the run that was written last.
+
+    Example: everstep log o1 --follow
+    """
     with app.open() as store:
         run = to_read(app, store, run)
         after = journal.newest(store, run, limit)
@@ -62,7 +69,7 @@ def _graph(app: App, store: Store, run: str, form: str) -> None:
 
 
 def _print(app: App, store: Store, run: str, after: int, timeline: Timeline) -> int:
-    """Print what happened behind a place; gives the new place."""
+    """Print the events after a position; return the new position."""
     for event in journal.whole_timeline(store, app.mask, run, after):
         after = event.position or after
         if app.out.as_json:

@@ -1,4 +1,4 @@
-"""`everstep migrate`: bring a store to the format of this version. Opening does the same; this says so, and can look first."""
+"""`everstep migrate`: bring a store to the format of this version. Opening a store does the same; this command reports it, and has --dry-run."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from everstep.cli.draw.text import plural
 
 
 @make("migrate")
-@click.option("--dry-run", is_flag=True, help="Change nothing; say which format the store has, and what would be done.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print the store's format and what would be done")
 def command(app: App, dry_run: bool) -> int:
-    """Bring the store to the format of this version, in one transaction."""
+    """Bring the store to the format of this version, in one transaction
+
+    Example: everstep migrate --dry-run
+    """
     from everstep.backends.registry import formats
 
-    before, after = formats(app.place)
+    before, after = formats(app.address)
     upgrades = 0
     if not dry_run:
-        with app.open(create=before == 0) as store:  # in a database, making the tables is a migration too
+        with app.open(create=before == 0) as store:  # in a database, creating the tables is a migration, too
             upgrades = len(store.upgrades())
     if app.out.as_json:
         app.out.data("migrate", {"from": before, "to": after, "dry_run": dry_run, "types_to_upgrade": upgrades})
     elif before == after:
-        app.out.say(f"the store has format {after}, that of this version")
+        app.out.say(f"The store already has format {after}, the one of this version.")
     else:
-        app.out.say(f"format {before} {'would become' if dry_run else 'became'} format {after}")
+        app.out.say(f"{'Would migrate' if dry_run else 'Migrated'} the store from format {before} to format {after}.")
     if upgrades:
-        app.out.say(f"{plural(upgrades, 'state')} of older types are upgraded when they are loaded")
+        app.out.say(f"{plural(upgrades, 'state')} with older types will be upgraded when loaded.")
     return 0

@@ -1,4 +1,4 @@
-"""`everstep prune`: drop the states of checkpoints that retention does not keep; their records stay, and prove the chain."""
+"""`everstep prune`: drop the states of checkpoints that retention does not keep. Their records stay, so the chain can still be verified."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ from everstep.views.upkeep import prune_view
 @make("prune")
 @click.argument("run", type=RUN, required=False)
 @retention_options
-@click.option("--dry-run", is_flag=True, help="Change nothing; say what would go, and why.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be dropped, and why")
 def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
-    """Drop states of RUN, or of all runs: by the options, or else as the store's and the runs' own retention says."""
+    """Drop states of RUN, or of all runs, that retention does not keep
+
+    The options define what is kept; without any, the retention of the store and of the runs applies.
+
+    Example: everstep prune o1 --keep-last 20 --dry-run
+    """
     retention = chosen(given)
     with app.open() as store:
         run = None if run is None else to_change(store, run)
@@ -31,11 +36,11 @@ def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
     if app.out.as_json:
         app.out.data("prune", to_json(prune_view(plan)))
     else:
-        print_plan(app, plan)
+        print_plan(app, plan, " Run `everstep gc` to reclaim disk space.")
     return 0 if not plan.unread else 5
 
 
-def print_plan(app: App, plan: PrunePlan) -> None:
+def print_plan(app: App, plan: PrunePlan, hint: str = "") -> None:
     for one in plan.runs:
         for decision in one.decisions:
             if not decision.kept:
@@ -44,5 +49,5 @@ def print_plan(app: App, plan: PrunePlan) -> None:
             app.out.say(f"{one.run}: {safe(one.problem)}", "yellow")
     for name in plan.unread:
         app.out.say(f"{safe(name)}", "red")
-    would = "would be dropped" if plan.dry_run else "dropped"
-    app.out.say(f"{plural(plan.dropped, 'state')} {would}, {size(plan.freed)}; everstep gc frees what they alone held")
+    dropped = "Would drop" if plan.dry_run else "Dropped"
+    app.out.say(f"{dropped} {plural(plan.dropped, 'state')} ({size(plan.freed)}).{hint}")

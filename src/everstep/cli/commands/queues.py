@@ -1,4 +1,4 @@
-"""`everstep queues`: what waits in each queue, since when, and what happened in it lately."""
+"""`everstep queues`: list queues with the runs in them, the age of the oldest, and recent events."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from everstep.views.queues import QueueView
 
 
 @make("queues")
-@click.option("--minutes", type=click.IntRange(1, 60), default=views.MINUTES, show_default=True, help="What counts as lately.")
-@click.option("--stranded", is_flag=True, help="List the runs that no live worker will take, and why.")
+@click.option(
+    "--minutes", type=click.IntRange(1, 60), default=views.MINUTES, show_default=True, help="Count recent events over this many minutes"
+)
+@click.option("--stranded", is_flag=True, help="List the runs that no live worker will take, and why")
 def command(app: App, minutes: int, stranded: bool) -> None:
-    """List queues: what could be taken now, comes later, waits for something or is driven, and what happened in the last minutes.
+    """List queues with counts of their ready, later, waiting and running runs
 
-    With --stranded, list runs instead: those that no live worker will take, because none serves their queue, has their workflow, or has the
-    version that drove them.
+    With --stranded, list the runs that no live worker will take: no worker serves their queue, has their workflow, or has the version that
+    ran them.
 
-    For example: everstep queues --stranded
+    Example: everstep queues --stranded
     """
     if stranded:
         _stranded(app)
@@ -32,7 +34,7 @@ def command(app: App, minutes: int, stranded: bool) -> None:
     if app.out.as_json:
         app.out.data("queues", to_json(found))
     elif not found:
-        app.out.say("no queues; `everstep enqueue` puts a run into one")
+        app.out.say("No queues. Add a run to one with `everstep enqueue`.")
     else:
         _print(app, found, minutes)
 
@@ -43,7 +45,7 @@ def _stranded(app: App) -> None:
     if app.out.as_json:
         app.out.data("stranded", to_json(found))
     elif not found:
-        app.out.say("no stranded runs: live workers take all that wait")
+        app.out.say("No stranded runs: live workers can take every waiting run.")
     else:
         head = ("RUN", "QUEUE", "WORKFLOW", "VERSION", "STATUS", "REASON")
         rows = [tuple(cell(text or "", 60) for text in (one.run, one.queue, one.workflow, one.version, one.status)) for one in found]

@@ -1,4 +1,4 @@
-"""`everstep repair`: a new store with all that is provably good of a damaged one, and a list of what is lost."""
+"""`everstep repair`: write everything provably undamaged of a store into a new one, and list what is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from everstep.cli.draw.text import safe
 @click.argument("source")
 @click.argument("target")
 def command(app: App, source: str, target: str) -> int:
-    """Write a new store at TARGET with all that is good of the one at SOURCE, which is only read. Ends with 6 if something is lost."""
+    """Write a new store at TARGET with all undamaged data of the store at SOURCE
+
+    SOURCE is only read. The command exits with 6 if something is lost.
+
+    Example: everstep repair damaged.db repaired.db
+    """
     import everstep
 
     found = everstep.repair(source, target)

@@ -1,4 +1,4 @@
-"""`everstep restore`: a saved state, exactly as it was, as JSON. Nothing is masked: a script goes on from it."""
+"""`everstep restore`: print a saved state as JSON, exactly as it was. Nothing is masked, because a script continues from it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from everstep.views.stored.values import as_json, dumps
 
 @make("restore")
 @click.argument("ref", type=REF)
-@click.option("--output", "-o", metavar="FILE", help="Write it there instead of printing it; a file in that place is replaced at once.")
-@click.option("--newest-good", is_flag=True, help="Where it is damaged, go back to the newest good one, and say what was passed over.")
-@click.option(
-    "--exact", is_flag=True, help="Write values that JSON has no word for in a form that `checkpoint --state` reads back as they were."
-)
+@click.option("--output", "-o", metavar="FILE", help="Write the state to FILE instead; an existing file is replaced atomically")
+@click.option("--newest-good", is_flag=True, help="If it is damaged, use the newest undamaged one, and list the skipped ones")
+@click.option("--exact", is_flag=True, help="Write non-JSON values in a form that `checkpoint --state` reads back exactly")
 def command(app: App, ref: str, output: str | None, newest_good: bool, exact: bool) -> None:
-    """Print the state of REF as JSON. The run is not changed."""
+    """Print the state of checkpoint REF as JSON; the run is not changed
+
+    Example: everstep restore crawl -o state.json
+    """
     with app.open() as store:
         name, state, passed_over = stored_state(store, to_change(store, ref), newest_good=newest_good)
     if passed_over:
@@ -33,7 +34,7 @@ def command(app: App, ref: str, output: str | None, newest_good: bool, exact: bo
     shown = exactly(state) if exact else as_json(state)
     text = dumps(shown, indent=2)
     if output is not None:
-        replace(Path(output), text + "\n")  # half a state would be worse than none
+        replace(Path(output), text + "\n")  # atomically: a script must never read half a state
         app.out.say(f"{name} -> {output}")
     if app.out.as_json:
         app.out.data("restore", {"ref": name, "state": shown if output is None else None, "file": output})

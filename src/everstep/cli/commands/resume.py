@@ -1,4 +1,4 @@
-"""`everstep resume`: go on with a run that stopped; what it had finished is not paid for again."""
+"""`everstep resume`: continue a run that stopped. Finished steps are not run again."""
 
 from __future__ import annotations
 
@@ -24,25 +24,30 @@ if TYPE_CHECKING:
 @make("resume")
 @click.argument("run", type=RUN, required=False)
 @click.option(
-    "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
+    "--import", "modules", multiple=True, metavar="MODULE", help="Module, .py file or YAML file that defines the workflow; repeatable"
 )
-@click.option("--from-step", metavar="STEP", help="Run this step and all after it again, on a fork.")
+@click.option("--from-step", metavar="STEP", help="Fork the run before this step, and run from there")
 @click.option(
     "--replay",
     type=click.Choice(["normal", "validate", "republish"]),
     default="normal",
     show_default=True,
-    help="validate runs everything again, writes nothing and reports what differs.",
+    help="validate: run all steps again, write nothing, report differences; republish: first send all recorded events to the hooks again",
 )
-@click.option("--accept", multiple=True, metavar="STEP", help="Take this step's recorded result although its input has changed.")
-@click.option("--anyway", is_flag=True, help="Go on under a definition that is not compatible.")
-@click.option("--answer", "answers", multiple=True, metavar="GATE=VALUE", help="Answer a gate first.")
-@click.option("--failed-by", metavar="ERROR", help="Have all runs tried again that failed with this error, such as StoreUnreachable.")
-@click.option("--check", is_flag=True, help="Only say whether it can be resumed, and why not.")
+@click.option("--accept", multiple=True, metavar="STEP", help="Use this step's recorded result although its input has changed; repeatable")
+@click.option("--anyway", is_flag=True, help="Resume although the workflow's definition has changed")
+@click.option("--answer", "answers", multiple=True, metavar="GATE=VALUE", help="Answer a gate first; repeatable")
+@click.option("--failed-by", metavar="ERROR", help="Retry all runs that failed with this error, such as StoreUnreachable")
+@click.option("--check", is_flag=True, help="Only print whether the run can be resumed, and why not")
 def command(
     app: App, run: str | None, modules: tuple[str, ...], check: bool, answers: tuple[str, ...], failed_by: str | None, **options: Any
 ) -> int:
-    """Go on with RUN. Its workflow must be known: name the module that defines it with --import, or in the configuration (imports)."""
+    """Continue RUN where it stopped
+
+    Name the module that defines its workflow with --import, or under `imports` in the configuration.
+
+    Example: everstep resume o1 --import flows.py
+    """
     if failed_by is not None:
         return _failed(app, run, failed_by)
     app.import_modules((*app.imports(), *modules))
@@ -52,7 +57,7 @@ def command(
         if check:
             return _check(app, store.can_resume(name))
         early = False
-        if answers and options["from_step"] is not None:  # they are for the fork: the run itself may have answers of its own
+        if answers and options["from_step"] is not None:  # they are for the fork: the run itself may already have answers
             name = fork_before(store, name, options["from_step"])
             options["from_step"], early = None, True
         for text in answers:
@@ -62,13 +67,15 @@ def command(
                 done = store.resume(name, **options)
             return run_outcome.tell(app, done, modules)
         except UnknownWorkflow as error:
-            error.remedy = f"Name what defines it: everstep resume {name} --import MODULE (a module, a .py file or a YAML file)."
+            error.remedy = f"Name the module, .py file or YAML file that defines it: everstep resume {name} --import MODULE."
             raise
 
 
 def _failed(app: App, run: str | None, error: str) -> int:
     if run is not None:
-        raise InvalidArgument(f"--failed-by is about many runs, and {run} is one", remedy=f"Use one of them: everstep resume {run}.")
+        raise InvalidArgument(
+            f"--failed-by and a run ({run}) cannot be combined", remedy=f"To resume only this run: everstep resume {run}."
+        )
     with app.open() as store:
         found = store.resume_failed(error)
     if app.out.as_json:
@@ -77,7 +84,7 @@ def _failed(app: App, run: str | None, error: str) -> int:
         for one in found:
             app.out.line(safe(one))
         app.out.say(
-            f"{plural(len(found), 'run')} to be tried again: a worker that knows the workflow does so (everstep worker --import MODULE)"
+            f"{plural(len(found), 'run')} to be retried. A worker that knows the workflow does this: everstep worker --import MODULE"
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""`everstep run`: start a workflow that a file or a module defines, and drive it to its end or to where it has to wait."""
+"""`everstep run`: start a workflow that a file or module defines, and run it until it ends or has to wait."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from everstep.cli.draw.steps_live import watch
 @make("run", context_settings={"ignore_unknown_options": False})
 @click.argument("target")
 @click.argument("arguments", nargs=-1)
-@click.option("--id", "run_id", help="The id of the run. With one that exists, its run goes on, or its result is printed again.")
-@click.option("--import", "modules", multiple=True, metavar="MODULE", help="A module that defines further workflows.")
-@click.option("--input", "inputs", metavar="FILE", help="Named arguments from a JSON file; - is standard input.")
+@click.option("--id", "run_id", help="Id of the run (default: random); an existing run is continued, or its result printed")
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE", help="Module, .py file or YAML file with further workflows; repeatable"
+)
+@click.option("--input", "inputs", metavar="FILE", help="Read named arguments from a JSON file; - is standard input")
 def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | None, modules: tuple[str, ...], inputs: str | None) -> int:
-    """Run TARGET: a YAML file, package.module:function or file.py:function, with ARGUMENTS (VALUE or NAME=VALUE, JSON or text)."""
+    """Run the workflow TARGET with ARGUMENTS, and print its result
+
+    TARGET is a YAML file, package.module:function or file.py:function. An argument is VALUE or NAME=VALUE, where VALUE is JSON or text.
+
+    Example: everstep run flows.py:order tea --id o1
+    """
     app.import_modules((*app.imports(), *modules))
     with app.out.apart():
         workflow = workflow_target.load(target)
@@ -27,7 +34,7 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
     if inputs is not None:
         named = {**_named(workflow_target.json_of(inputs)), **named}
     if "id" in named:
-        raise click.UsageError("an argument named id cannot be given by its name: --id is that of the run. Give it by its position.")
+        raise click.UsageError("the argument 'id' cannot be given by name, because --id is the id of the run: give it by position.")
     with app.open(create=True, driving=True) as store:
         watch(app, store)
         with run_outcome.driving(app, defined):
@@ -37,5 +44,5 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
 
 def _named(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise click.UsageError("--input is no JSON object")
+        raise click.UsageError("--input must contain a JSON object")
     return value

@@ -1,4 +1,4 @@
-"""`everstep runs`: what there is, newest first, filtered and paged; or the forest of forks."""
+"""`everstep runs`: list runs, newest first, with filters and pages; or draw the tree of forks."""
 
 from __future__ import annotations
 
@@ -20,28 +20,31 @@ from everstep.views.runs import RunPage, RunView, failed_runs, forest, list_runs
 if TYPE_CHECKING:
     from everstep.api import Store
 
-_ENDED = ("succeeded", "cancelled")  # one that failed may be tried again, and has kept its place then
+_ENDED = ("succeeded", "cancelled")  # a failed run that is due for a retry is still in its queue
 _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 
 
 @make("runs")
-@click.option("--status", type=click.Choice(_STATUSES), help="Only runs that stand so.")
-@click.option("--failed-by", metavar="ERROR", help="Only runs that failed with this error, such as StoreUnreachable; oldest first.")
-@click.option("--workflow", help="Only runs of this workflow.")
-@click.option("--tag", multiple=True, help="Only runs with this tag; may be given several times.")
-@click.option("--session", help="Only runs of this session.")
-@click.option("--parent", type=RUN, help="Only forks and children of this run.")
-@click.option("--queue", type=QUEUE, help="Only runs of this queue, with their places in it.")
-@click.option("--note", help="Only runs whose note holds this text.")
-@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only runs with this metadata; may be given several times.")
-@click.option("--since", type=MOMENT, help="Begun since: 2h, 3d, yesterday, 2026-11-15.")
-@click.option("--until", type=MOMENT, help="Begun before.")
-@click.option("--oldest-first", is_flag=True, help="The other way round.")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
-@click.option("--after", type=int, metavar="CURSOR", help="Go on behind a page: the cursor that it ended with.")
-@click.option("--tree", is_flag=True, help="Draw which run was forked from which.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Show only runs with this status")
+@click.option("--failed-by", metavar="ERROR", help="Show only runs that failed with this error, such as StoreUnreachable; oldest first")
+@click.option("--workflow", help="Show only runs of this workflow")
+@click.option("--tag", multiple=True, help="Show only runs with this tag; repeatable")
+@click.option("--session", help="Show only runs of this session")
+@click.option("--parent", type=RUN, help="Show only forks and children of this run")
+@click.option("--queue", type=QUEUE, help="Show only runs of this queue, and whether they are ready")
+@click.option("--note", help="Show only runs whose note contains this text")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Show only runs with this metadata; repeatable")
+@click.option("--since", type=MOMENT, help="Show only runs that began since: 2h, 3d, yesterday, 2026-11-15")
+@click.option("--until", type=MOMENT, help="Show only runs that began before this time")
+@click.option("--oldest-first", is_flag=True, help="Sort oldest first")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Number of runs to show")
+@click.option("--after", type=int, metavar="CURSOR", help="Show the next page: the cursor that the last page printed")
+@click.option("--tree", is_flag=True, help="Draw forks and children under the runs they come from")
 def command(app: App, tree: bool, queue: str | None, failed_by: str | None, **filters: Any) -> None:
-    """List runs, newest first."""
+    """List runs, newest first
+
+    Example: everstep runs --status failed --since 2h
+    """
     with app.open() as store:
         if failed_by is None:
             page = list_runs(store, app.mask, **_query(filters, queue))
@@ -64,10 +67,10 @@ def _query(filters: dict[str, Any], queue: str | None) -> dict[str, Any]:
     return query
 
 
-def _place(app: App, store: Store, run: RunView) -> str:
+def _queue_status(app: App, store: Store, run: RunView) -> str:
     if run.status in _ENDED:
         return ""
-    from everstep.cli.draw import places  # only for the runs of one queue: most lists need none of it
+    from everstep.cli.draw import places  # only needed for the runs of one queue
     from everstep.views.queues import place
 
     return places.status(app, place(store, app.mask, run.id))
@@ -75,14 +78,14 @@ def _place(app: App, store: Store, run: RunView) -> str:
 
 def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:
     if not page.runs:
-        app.out.say("no runs" if not store.stats()["runs"] else "no run fits")
+        app.out.say("No runs." if not store.stats()["runs"] else "No run matches.")
         return
-    head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "PLACE", "TAGS", "NOTE")
+    head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "QUEUE", "TAGS", "NOTE")
     rows = [
         (
             shortened(store, run.id) if app.out.terminal else run.id, run.status + ("*" if run.open else ""), cell(run.workflow or "", 30), f"{run.checkpoints:,}",
             size(run.stored_bytes), app.out.when(run.updated_at),
-            _place(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(run.note or "", 60),
+            _queue_status(app, store, run) if queued else "", cell(", ".join(run.tags), 30), cell(run.note or "", 60),
         )
         for run in page.runs
     ]  # fmt: skip
@@ -90,14 +93,16 @@ def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:
     if app.out.terminal:
         _explain(app, page)
     if page.next is not None:
-        app.out.say(f"there are more: --after {page.next}")
+        app.out.say(f"More runs: --after {page.next}")
 
 
 def _explain(app: App, page: RunPage) -> None:
-    """What a status does not say by itself."""
+    """Explain what the status alone does not show."""
     if any(run.open for run in page.runs):
-        app.out.say("* open in a process now", "dim")
+        app.out.say("* a process has the run open", "dim")
     left = [run for run in page.runs if run.status == "running" and not run.open]
     if left:
-        which = left[0].id if len(left) == 1 else "each of them"
-        app.out.say(f"nobody drives {plural(len(left), 'running run')}; everstep resume goes on with {which}", "dim")
+        which = left[0].id if len(left) == 1 else "RUN"
+        process = "its process has" if len(left) == 1 else "their processes have"
+        verb = "is" if len(left) == 1 else "are"
+        app.out.say(f"{plural(len(left), 'run')} {verb} marked running but {process} died. To continue: everstep resume {which}", "dim")

@@ -1,4 +1,4 @@
-"""`everstep schedule`: have a workflow enqueued again and again, at the times of a cron expression; any worker fires it."""
+"""`everstep schedule`: enqueue a workflow at the times of a cron expression; any worker fires it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ _OPTIONS = ("cron", "zone", "missed", "queue", "priority", "key")
 @click.argument("name", type=SCHEDULE)
 @click.argument("workflow")
 @click.argument("arguments", nargs=-1)
-@click.option("--cron", required=True, help="Minute, hour, day, month and weekday: '30 9 * * 1-5'.")
-@click.option("--zone", default="UTC", show_default=True, help="The time zone of these times: Europe/Berlin.")
+@click.option("--cron", required=True, help="Minute, hour, day, month and weekday, such as '30 9 * * 1-5'")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of --cron, such as Europe/Berlin")
 @click.option(
     "--missed",
     type=click.Choice(["once", "skip", "all"]),
     default="once",
     show_default=True,
-    help="What is done about times at which no worker was there.",
+    help="Runs to enqueue for times that passed without a worker",
 )
-@click.option("--queue", type=QUEUE, default="default", show_default=True, help="Where its runs wait.")
-@click.option("--priority", type=int, default=0, show_default=True, help="Higher ones come first.")
-@click.option("--key", help="What its runs belong to: limit --per-key holds for each.")
+@click.option("--queue", type=QUEUE, default="default", show_default=True, help="Queue to add the runs to")
+@click.option("--priority", type=int, default=0, show_default=True, help="Priority; runs with a higher one are taken first")
+@click.option("--key", help="Key of the runs, by which `limit --per-key` counts")
 @click.option(
-    "--import", "modules", multiple=True, metavar="MODULE", help="What defines the workflow: a module, a .py file or a YAML file."
+    "--import", "modules", multiple=True, metavar="MODULE", help="Module, .py file or YAML file that defines the workflow; repeatable"
 )
 def command(app: App, name: str, workflow: str, arguments: tuple[str, ...], modules: tuple[str, ...], **options: Any) -> None:
-    """Have WORKFLOW enqueued with ARGUMENTS at the times of --cron, under a NAME. A schedule of that name is changed.
+    """Enqueue WORKFLOW with ARGUMENTS at the times of --cron
 
-    For example: everstep schedule report flows.py:report --cron '30 9 * * 1-5'
+    An existing schedule NAME is replaced.
+
+    Example: everstep schedule report flows.py:report --cron '30 9 * * 1-5'
     """
     app.import_modules((*app.imports(), *modules))
     flow = workflow_of(app, workflow)

@@ -1,4 +1,4 @@
-"""`everstep schedules`: what is enqueued again and again, and when next."""
+"""`everstep schedules`: list schedules and when each fires next."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from everstep.views.stored.values import iso
 
 @make("schedules")
 def command(app: App) -> None:
-    """List schedules by name, with their next times."""
+    """List schedules by name, with their next times
+
+    Example: everstep schedules --json
+    """
     with app.open() as store:
         found = schedules(store, app.mask)
     if app.out.as_json:
         app.out.data("schedules", to_json(found))
     elif not found:
-        app.out.say("no schedules")
+        app.out.say("No schedules.")
     else:
         rows = [
             (

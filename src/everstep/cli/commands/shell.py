@@ -1,4 +1,4 @@
-"""`everstep shell`: commands one after the other, typed by a person or read from a pipe. The work is done in `everstep.cli.shell`."""
+"""`everstep shell`: run commands that a person types or a pipe provides. The work is done in `everstep.cli.shell`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from everstep.cli.app import command as make
 
 @make("shell")
 @click.option(
-    "--import", "modules", multiple=True, metavar="MODULE", help="What defines workflows and agents: a module, a .py or a YAML file."
+    "--import",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Module, .py file or YAML file that defines workflows and agents; repeatable",
 )
-@click.option("--command", "-c", "text", metavar="COMMANDS", help="Run these commands, separated by ; or by lines, and end.")
+@click.option("--command", "-c", "text", metavar="COMMANDS", help="Run these commands, separated by ; or line breaks, and exit")
 def command(app: App, modules: tuple[str, ...], text: str | None) -> int:
-    """Look around and go on, one command after the other. Without a terminal, commands are read from standard input.
+    """Open an interactive shell
 
-    What stands after `everstep` on the command line is typed without it. `help` lists the commands.
+    Type commands without `everstep` in front; `help` lists them. Without a terminal, commands are read from standard input.
+
+    Example: everstep shell --import flows.py
     """
     from everstep.cli.shell import scripts
     from everstep.cli.shell.session import Session
@@ -37,7 +43,7 @@ def command(app: App, modules: tuple[str, ...], text: str | None) -> int:
 
 
 def _options(app: App, colour: str) -> list[str]:
-    """The options that all commands have, as they were given to the shell."""
+    """Return the common options as they were given to the shell."""
     named = [("--store", app.url), ("--config", app.config), ("--color", colour)]
     flags = [("--json", app.out.as_json), ("--quiet", app.out.quiet), ("--debug", app.debug)]
     return [*(word for name, value in named if value for word in (name, value)), *(name for name, given in flags if given)]

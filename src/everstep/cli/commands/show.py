@@ -1,4 +1,4 @@
-"""`everstep show`: a run as it stands, or one of its checkpoints. Reads no state and not the whole journal."""
+"""`everstep show`: show a run, or one of its checkpoints. Reads no state and not the whole journal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ _MANY = 10
 
 @make("show")
 @click.argument("ref", type=REF)
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=_MANY, show_default=True, help="How many checkpoints.")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=_MANY, show_default=True, help="Number of checkpoints to list")
 def command(app: App, ref: str, limit: int) -> None:
-    """Show a run, or with RUN@7 one of its checkpoints."""
+    """Show the run or checkpoint REF
+
+    Example: everstep show o1@7
+    """
     with app.open() as store:
         ref = to_read(app, store, ref)
         if "~" in ref or "@" in ref:
@@ -42,7 +45,7 @@ def _checkpoint(app: App, one: CheckpointView) -> None:
     used = one.used
     app.out.pairs(
         [
-            ("kind", one.kind + (f" ({safe(one.trigger)})" if one.trigger else "") + (", its state was pruned" if one.pruned else "")),
+            ("kind", one.kind + (f" ({safe(one.trigger)})" if one.trigger else "") + (", state pruned" if one.pruned else "")),
             ("at", app.out.when(one.at)),
             ("step", cell(one.step or "", 100)),
             ("progress", f"{one.percent:.0f} %" if one.percent is not None else ""),
@@ -70,8 +73,7 @@ def _run(app: App, found: RunDetail) -> None:
     app.out.pairs(
         [
             *_about(app, run, checkpoints),
-            ("queue", places.asked(found.task)),
-            ("place", places.status(app, found.place)),
+            ("queue", "; ".join(filter(None, (places.asked(found.task), places.status(app, found.place))))),
             *_further(app, run, found.place is not None),
         ]
     )
@@ -97,8 +99,8 @@ def _about(app: App, run: RunView, checkpoints: Sequence[CheckpointView]) -> lis
         ("tags", safe(", ".join(run.tags))),
         ("note", cell(run.note or "", 400)),
         ("meta", shown(run.meta) if run.meta else ""),
-        ("begun", app.out.when(run.created_at)),
-        ("updated", app.out.when(run.updated_at) + (", open in a process now" if run.open else "")),
+        ("began", app.out.when(run.created_at)),
+        ("updated", app.out.when(run.updated_at) + (", open in a process" if run.open else "")),
         ("stored", size(run.stored_bytes)),
         ("used", _used(checkpoints[0].used) if checkpoints else ""),
     ]
@@ -150,4 +152,4 @@ def _list(app: App, checkpoints: Sequence[CheckpointView], total: int) -> None:
     ]  # fmt: skip
     app.out.table(head, rows)
     if total > len(checkpoints):
-        app.out.say(f"the newest {len(checkpoints):,} of {total:,} checkpoints; --limit shows more")
+        app.out.say(f"The newest {len(checkpoints):,} of {total:,} checkpoints. Use --limit to show more.")

@@ -1,4 +1,4 @@
-"""`everstep state`: the state of a checkpoint, or a part of it. Whole as JSON for a program, cut where it is long for a person."""
+"""`everstep state`: print the state of a checkpoint, or a part of it. On a terminal, long values are shortened."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from everstep.views.stored.values import as_json, dumps
 @make("state")
 @click.argument("ref", type=REF)
 @click.argument("path", required=False)
-@click.option("--newest-good", is_flag=True, help="Where it is damaged, go back to the newest good one, and say what was passed over.")
-@click.option("--full", is_flag=True, help="Cut nothing, on a terminal, too.")
-@click.option("--show-secrets", is_flag=True, help="Don't mask what looks like a secret.")
+@click.option("--newest-good", is_flag=True, help="If it is damaged, use the newest undamaged one, and list the skipped ones")
+@click.option("--full", is_flag=True, help="Print long values in full, also on a terminal")
+@click.option("--show-secrets", is_flag=True, help="Print secrets unmasked")
 def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool, show_secrets: bool) -> None:
-    """Print the state of a checkpoint, or what stands at PATH in it: messages[2].content."""
+    """Print the state of checkpoint REF, or only the value at PATH in it
+
+    Example: everstep state o1@7 messages[2].content
+    """
     where = parse(path) if path else ()
     with app.open() as store:
         found = state(store, app.mask, to_read(app, store, ref), where, newest_good=newest_good, show_secrets=show_secrets)

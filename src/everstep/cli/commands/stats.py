@@ -1,4 +1,4 @@
-"""`everstep stats`: how much is stored, and how runs and steps went."""
+"""`everstep stats`: count what is stored, and summarise runs, steps and queues."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ from everstep.views.stats import StatsView, stats
 
 
 @make("stats")
-@click.option("--since", type=MOMENT, help="Only runs begun since: 2h, 3d, yesterday, 2026-11-15.")
+@click.option("--since", type=MOMENT, help="Count only runs that began since: 2h, 3d, yesterday, 2026-11-15")
 @click.option(
     "--runs",
     "most",
     type=click.IntRange(1, 1_000_000),
     default=1_000,
     show_default=True,
-    help="Of how many runs, the newest, steps are counted.",
+    help="Number of runs, the newest, whose steps are counted",
 )
 def command(app: App, since: datetime | None, most: int) -> None:
-    """Count what is stored: runs by status, steps with p50, p95 and p99, bytes against full copies, resumes that came to an end, queues."""
+    """Count runs, steps, resumes, bytes and queues
+
+    The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states, how many resumed runs
+    succeeded, and the queues.
+
+    Example: everstep stats --since 7d
+    """
     with app.open() as store, app.out.progress("counting") as progress:
         found = stats(store, since, most, progress)
     if app.out.as_json:
@@ -49,15 +55,15 @@ def command(app: App, since: datetime | None, most: int) -> None:
 
 
 def _queue(one: QueueView) -> str:
-    """What waits in a queue, since when, and what happened in it lately."""
+    """Describe a queue: its runs by state, the age of the oldest, and recent events."""
     counts = ((one.ready, "ready"), (one.later, "later"), (one.waiting, "waiting"), (one.running, "running"))
     waits = ", ".join(f"{n:,} {what}" for n, what in counts if n) or "empty"
-    oldest = "" if one.oldest is None else f", the oldest for {duration(max(0.0, (datetime.now(UTC) - one.oldest).total_seconds()))}"
+    oldest = "" if one.oldest is None else f", oldest {duration(max(0.0, (datetime.now(UTC) - one.oldest).total_seconds()))}"
     return waits + oldest + (f"; in {one.lately.minutes} min {lately}" if (lately := places.lately(one.lately)) else "")
 
 
 def _copies(found: StatsView) -> str:
-    """What a store that copies every state would take."""
+    """Estimate the size of a store that copies every state."""
     here, copies = found.store["record_bytes"] + found.store["chunk_bytes"], found.full_copies_bytes
     return "" if not copies or not here else f"about {size(copies)}, {copies / here:,.1f} times as much"
 

@@ -1,4 +1,4 @@
-"""`everstep tag`: a short name on a checkpoint, by which it can be named and which retention may protect."""
+"""`everstep tag`: name a checkpoint. The tag works as a ref, and retention may protect it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from everstep.views.run import checkpoint_view
 @click.argument("ref", type=REF)
 @click.argument("name")
 def command(app: App, ref: str, name: str) -> None:
-    """Give the checkpoint REF the name NAME: RUN@NAME is it from then on."""
+    """Tag checkpoint REF, so that RUN@NAME names it
+
+    Example: everstep tag o1@7 reviewed
+    """
     with app.open() as store:
         one = store.checkpoint(to_change(store, ref))
         store.tag(one.ref, name)
@@ -24,4 +27,4 @@ def command(app: App, ref: str, name: str) -> None:
     if app.out.as_json:
         app.out.data("checkpoint", to_json(checkpoint_view(one, app.mask)))
     else:
-        app.out.say(f"{one.run}@{name} is {one.ref}")
+        app.out.say(f"{one.run}@{name} now names {one.ref}")

@@ -1,4 +1,4 @@
-"""`everstep unschedule`: forget a schedule; the runs that it enqueued stay."""
+"""`everstep unschedule`: remove a schedule. The runs that it enqueued stay."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from everstep.cli.draw.text import safe
 @make("unschedule")
 @click.argument("name", type=SCHEDULE)
 def command(app: App, name: str) -> None:
-    """Forget the schedule NAME. What it has enqueued stays."""
+    """Remove the schedule NAME; the runs that it enqueued stay
+
+    Example: everstep unschedule report
+    """
     with app.open() as store:
         store.unschedule(name)
     if app.out.as_json:
         app.out.data("unschedule", {"name": name})
     else:
-        app.out.say(f"forgot {safe(name)}")
+        app.out.say(f"Removed schedule {safe(name)}.")

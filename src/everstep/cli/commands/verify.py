@@ -1,4 +1,4 @@
-"""`everstep verify`: prove the store whole, in one of three depths."""
+"""`everstep verify`: check the store for damage, at one of three depths."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ from everstep.views.json import to_json
     type=click.Choice(["quick", "records", "full"]),
     default="records",
     show_default=True,
-    help="quick: heads and manifest; records: every digest; full: every state, too.",
+    help="quick: heads and manifest; records: every digest; full: also every state",
 )
-@click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and say how far it came.")
-@click.option("--accept-older", is_flag=True, help="Take the store as it is, although it is older than what was seen of it here.")
+@click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and print how far it got (default: no limit)")
+@click.option("--accept-older", is_flag=True, help="Accept the store although this machine has already seen a newer version of it")
 def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -> int:
-    """Prove the store whole. Ends with 5 if something is damaged, with 6 if the time was over before all was looked at."""
+    """Check the store for damage
+
+    The command exits with 5 if something is damaged, and with 6 if --seconds passed before everything was checked.
+
+    Example: everstep verify --depth full
+    """
     with app.open(**({"accept_older": True} if accept_older else {})) as store, app.out.progress("verifying") as progress:
         report = verify(store, app.mask, depth, seconds, progress)
     code = exit_codes.DAMAGED if not report.ok else exit_codes.OK if report.complete else exit_codes.FOUND
@@ -40,10 +45,10 @@ def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -
     app.out.say(f"{'all good' if report.ok else plural(len(report.problems), 'problem')}: {looked}", "green" if report.ok else "red")
     if report.unreachable:
         app.out.say(
-            f"{plural(report.unreachable, 'chunk')} that nothing refers to, {size(report.unreachable_bytes)}: everstep gc frees them"
+            f"Nothing refers to {plural(report.unreachable, 'chunk')} ({size(report.unreachable_bytes)}). Run `everstep gc` to reclaim the space."
         )
     if not report.complete:
-        app.out.say(f"not all was looked at: {safe(report.reached)}", "yellow")
+        app.out.say(f"Not everything was checked: {safe(report.reached)}", "yellow")
     if not report.ok:
-        app.out.say("everstep repair STORE NEW saves what is good")
+        app.out.say("To copy all undamaged data into a new store: everstep repair STORE NEW")
     return code

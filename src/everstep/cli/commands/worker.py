@@ -1,4 +1,4 @@
-"""`everstep worker`: drive the runs of queues, go on with those of dead workers, fire schedules; until it is told to stop."""
+"""`everstep worker`: run the runs of queues, recover those of dead workers and fire schedules, until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE
 from everstep.cli.draw.capture import aside, to_stderr
 from everstep.cli.draw.output import unheard
-from everstep.cli.draw.worker_events import Lines, Listener, Silence
+from everstep.cli.draw.worker_events import Lines, Listener, Silence, count_label
 from everstep.cli.draw.worker_table import Board
 from everstep.cli.exit_codes import OK
 from everstep.errors import InvalidArgument
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 @make("worker")
-@click.option("--import", "modules", multiple=True, metavar="MODULE", help="What defines workflows: a module, a .py file or a YAML file.")
+@click.option(
+    "--import", "modules", multiple=True, metavar="MODULE", help="Module, .py file or YAML file that defines workflows; repeatable"
+)
 @click.option(
     "--queue",
     "queues",
@@ -33,27 +35,25 @@ if TYPE_CHECKING:
     multiple=True,
     default=("default",),
     show_default=True,
-    help="Where to take runs from; may be given several times.",
+    help="Queue to take runs from; repeatable",
 )
-@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="How many runs to drive at once.")
-@click.option("--until-idle", is_flag=True, help="End when nothing is left that this worker could drive.")
-@click.option(
-    "--no-recover", is_flag=True, help="Leave runs outside of queues alone: those whose process died, and those whose time has come."
-)
+@click.option("--concurrency", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="Number of runs to run at once")
+@click.option("--until-idle", is_flag=True, help="Exit when this worker has nothing left to do")
+@click.option("--no-recover", is_flag=True, help="Leave runs outside of queues alone: those whose process died, and those that are due")
 @click.option(
     "--max-deaths",
     type=click.IntRange(1),
     default=5,
     show_default=True,
     metavar="N",
-    help="A run goes to dead-letter after so many workers died with it.",
+    help="Number of deaths after which a run fails with the tag dead-letter",
 )
 @click.option(
     "--orders-in",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="A SQLite file in whose transactions runs are enqueued; may be given several times.",
+    help="SQLite file in which programs enqueue runs by their own transactions; repeatable",
 )
 def command(
     app: App,
@@ -65,11 +65,12 @@ def command(
     max_deaths: int,
     orders_in: tuple[str, ...],
 ) -> int:
-    """Drive the runs of queues: on a terminal with a live table, otherwise with a line of JSON for each event.
+    """Take runs from queues and run them
 
-    Ctrl-C and SIGTERM drain: nothing new is taken, each run stops at the end of its step, and other workers go on with it. The second one ends at once.
+    On a terminal, the worker shows a live table; otherwise it prints one line of JSON for each event. Ctrl-C or SIGTERM drains: the worker
+    takes no more runs, each run stops at the end of its step, and other workers resume it. A second signal exits at once.
 
-    For example: everstep worker --import flows.py --queue mail
+    Example: everstep worker --import flows.py --queue mail
     """
     options = {
         "queues": list(dict.fromkeys(queues)),
@@ -84,7 +85,7 @@ def command(
 
 
 def _in_lines(app: App, modules: tuple[str, ...], until_idle: bool, options: dict[str, Any]) -> int:
-    """One line of JSON for each event. What programs and their commands print goes to stderr, from their import on: stdout is for those lines."""
+    """Print one line of JSON for each event. Output of programs and their commands goes to stderr, from their import on."""
     with to_stderr() as stream:
         _import(app, modules)
         with app.open(driving=True) as store, Lines(app, stream) as lines:
@@ -102,8 +103,8 @@ def _at_terminal(app: App, modules: tuple[str, ...], until_idle: bool, options: 
                 one.taker = getattr(listener, "note", None)
             with listener:
                 _drive(store, listener, until_idle, options)
-    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in as_dict(listener.worker.counts).items() if count]
-    app.out.say(f"stopped: {', '.join(counts) or 'nothing was taken'}")
+    counts = [f"{count:,} {count_label(name)}" for name, count in as_dict(listener.worker.counts).items() if count]
+    app.out.say(f"Stopped: {', '.join(counts) or 'no runs taken'}")
     return OK
 
 
@@ -111,10 +112,10 @@ def _import(app: App, modules: tuple[str, ...]) -> None:
     names = (*app.imports(), *modules)
     app.import_modules(names)
     if not known():
-        why = "what was imported defines none" if names else "nothing was imported"
+        why = "the imported modules define none" if names else "no module was imported"
         raise InvalidArgument(
-            f"no workflow is known here: {why}",
-            remedy="Name what defines the workflows: everstep worker --import MODULE (a module, a .py file or a YAML file), or imports in the configuration.",
+            f"the worker knows no workflow: {why}",
+            remedy="Name the module, .py file or YAML file that defines the workflows: everstep worker --import MODULE. Or set imports in the configuration.",
         )
 
 

@@ -1,4 +1,4 @@
-"""`everstep workers`: which processes are alive and drive runs, of which queues and with which versions."""
+"""`everstep workers`: list live workers with their queues, workflow versions and runs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _SHOWN = 5
 
 
 @make("workers")
-@click.option("--queue", help="Only workers of this queue.")
+@click.option("--queue", help="Show only workers of this queue")
 def command(app: App, queue: str | None) -> None:
-    """List the workers that are alive, with their queues, the versions of their workflows and the runs that they drive.
+    """List live workers with their queues, workflow versions and runs
 
-    A worker that died leaves the list at once on its own machine, and when its lease ends (12 seconds) if its machine vanished.
+    A dead worker disappears from the list at once on its own machine, and elsewhere when its lease ends (12 seconds).
 
-    For example: everstep workers --queue shop
+    Example: everstep workers --queue shop
     """
     with app.open() as store:
         found = workers(store, queue)
     if app.out.as_json:
         app.out.data("workers", to_json(found))
     elif not found:
-        app.out.say("no live workers; `everstep worker --import MODULE` starts one")
+        app.out.say("No live workers. Start one: everstep worker --import MODULE")
     else:
         _print(app, found)
 

@@ -1,4 +1,4 @@
-"""What programs print while stdout is for something else: a table that is redrawn in place gets it in whole lines, and with JSON it goes to stderr."""
+"""Redirects the output of programs while stdout is used for something else: whole lines go above a live table, or to stderr with JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TextIO
 
 
 class Aside:
-    """Stands in for stdout or stderr. Until somebody takes the lines, all goes where it would have gone."""
+    """A replacement for stdout or stderr. Without a `taker` for the lines, it writes to the real stream."""
 
     def __init__(self, real: TextIO):
         self._real = real
         self._part = ""
-        self._lock = threading.RLock()  # a signal handler may print in the midst of a print
+        self._lock = threading.RLock()  # reentrant: a signal handler may print in the middle of a print
         self.taker: Callable[[str], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -36,7 +36,7 @@ class Aside:
             self.write(line)
 
     def give_back(self) -> None:
-        """From now on all goes where it would have gone, beginning with what had no end yet."""
+        """Write to the real stream from now on, beginning with the unfinished line."""
         self.taker = None
         with self._lock:
             rest, self._part = self._part, ""
@@ -46,7 +46,7 @@ class Aside:
 
 @contextmanager
 def aside() -> Iterator[list[Aside]]:
-    """Put both streams aside. To be entered before a program is imported: what logs keeps the stream that it finds then."""
+    """Replace both streams. Enter it before a program is imported: a logging handler keeps the stream that it finds then."""
     before = sys.stdout, sys.stderr
     pair = [Aside(before[0]), Aside(before[1])]
     sys.stdout, sys.stderr = pair
@@ -60,12 +60,12 @@ def aside() -> Iterator[list[Aside]]:
 
 @contextmanager
 def to_stderr() -> Iterator[TextIO]:
-    """Have stderr get what a program prints, and what those print that it starts. Gives a stream to the real stdout."""
+    """Redirect stdout of this process and of those it starts to stderr. Yields a stream to the real stdout."""
     real = sys.stdout
     real.flush()
     try:
         number, talk = real.fileno(), sys.stderr.fileno()
-    except (OSError, AttributeError):  # there is no descriptor behind it, or no stderr at all
+    except (OSError, AttributeError):  # a stream without a descriptor, or no stderr at all
         with redirect_stdout(sys.stderr):
             yield real
         return
@@ -77,6 +77,6 @@ def to_stderr() -> Iterator[TextIO]:
             yield stream
     finally:
         os.dup2(kept, number)
-        with suppress(OSError):  # whoever read us has gone: that was met before
+        with suppress(OSError):  # the reader has closed the pipe: reported before
             stream.close()
         os.close(kept)

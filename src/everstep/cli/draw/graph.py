@@ -16,7 +16,7 @@ _COLOURS = {
 
 
 def draw(graph: GraphView, form: str) -> str:
-    """A graph as text."""
+    """Return a graph as text."""
     return (_mermaid if form == "mermaid" else _dot)(graph)
 
 
@@ -51,7 +51,7 @@ def _dot(graph: GraphView) -> str:
 
 
 def _text(text: str) -> str:
-    """A label that Mermaid takes as text: it reads HTML, quotes and # as something else, and knows #35; for a character by its number."""
+    """Escape a label for Mermaid, which interprets HTML, quotes and #, and reads #35; as the character with that number."""
     return "".join(c if c.isalnum() or c in " ._-/:@" else f"#{ord(c)};" for c in safe(text)[:200])
 
 

@@ -1,4 +1,4 @@
-"""What to do next with a run, in one line. Only a run of a workflow can be resumed; any other one needs its own program. No I/O."""
+"""Hints about the next command for a run, in one line. Only runs of workflows can be resumed by a command; others need their program. No I/O."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from everstep.views.runs import RunView
 
 
-def who_goes_on(app: App, run: RunInfo | RunView) -> str:
-    """Who goes on with a run: a command, or the program that drives it."""
-    return resuming(app, run.id) if run.workflow else "the program that drives it"
+def to_continue(app: App, run: RunInfo | RunView) -> str:
+    """Say how to continue a run: with a command, or with the program that opens it."""
+    return f"To continue: {resuming(app, run.id)}" if run.workflow else "To continue, run the program that opens it."
 
 
 def resuming(app: App, run: str, modules: Sequence[str] = ()) -> str:
-    """The command that resumes a run. It has to name what defines the workflow, unless the configuration does."""
+    """Return the command that resumes a run. It names the module of the workflow, unless the configuration does."""
     named = modules or (() if app.imports() else ("MODULE",))
     return " ".join(["everstep resume", run, *(f"--import {safe(quote(module))}" for module in named)])

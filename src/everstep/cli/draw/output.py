@@ -1,7 +1,7 @@
-"""What a command prints: data on stdout, talk on stderr, JSON when asked for, colour and progress only on a terminal.
+"""Prints the output of a command: data on stdout, messages on stderr, JSON on request, colour and progress only on a terminal.
 
-Every text that comes from a store goes through `text.safe` before it gets here; JSON is ASCII. A JSON answer is one object,
-{"everstep": 1, "kind": what, "data": …}, or one such object in each line where a command streams.
+Text from a store must go through `text.safe` before it gets here; JSON is ASCII. JSON output is one object,
+{"everstep": 1, "kind": …, "data": …}, or one such object per line if a command streams.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLOURS = re.compile(r"(\x1b\[\d{1,2}m)")
 
 
 class Output:
-    """Where a command's words go."""
+    """The output of one command."""
 
     def __init__(self, as_json: bool = False, colour: str = "auto", quiet: bool = False):
         self.as_json = as_json
@@ -49,7 +49,7 @@ class Output:
 
     @property
     def columns(self) -> int:
-        """How wide a line may be; without a terminal nothing is cut."""
+        """The width of a line; without a terminal nothing is cut."""
         return shutil.get_terminal_size((100, 24)).columns if self.terminal else 10_000
 
     def style(self, text: str, name: str | None) -> str:
@@ -63,18 +63,18 @@ class Output:
         return _OF_STATUS.get(status)
 
     def when(self, moment: datetime | None) -> str:
-        """A time as a person wants it: how long ago on a terminal, exactly otherwise."""
+        """Format a time: how long ago on a terminal, exact otherwise."""
         return "" if moment is None else ago(moment) if self.terminal else iso(moment)
 
     def apart(self) -> AbstractContextManager[object]:
-        """While programs run: with --json, what they and their commands print goes to stderr, because stdout is for one object."""
+        """Run programs inside this: with --json, their output goes to stderr, because stdout is for one object."""
         return to_stderr() if self.as_json else nullcontext()
 
     def line(self, text: str = "") -> None:
         sys.stdout.write(_guarded(text) + "\n")
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A word to the person, not part of the data."""
+        """Print a message for the person; it is not part of the data."""
         if not self.quiet:
             sys.stdout.flush()
             text = _guarded(text)
@@ -82,18 +82,18 @@ class Output:
             sys.stderr.flush()
 
     def data(self, kind: str, data: Any) -> None:
-        """The answer of a command as JSON."""
+        """Print the output of a command as JSON."""
         self.line(dumps({"everstep": FORMAT, "kind": kind, "data": data}, indent=2))
 
     def item(self, kind: str, data: Any) -> None:
-        """One line of an answer that streams."""
+        """Print one line of output that streams."""
         self.line(dumps({"everstep": FORMAT, "kind": kind, "data": data}))
         sys.stdout.flush()
 
     def table(
         self, head: Sequence[str], rows: Iterable[Sequence[str]], styles: dict[int, Any] | None = None, right: Sequence[int] = ()
     ) -> None:
-        """Columns as wide as they need; the last one is cut at the edge of a terminal. `styles` colours the cells of a column."""
+        """Print a table with columns as wide as needed, cut at the edge of a terminal. `styles` colours the cells of a column."""
         body = [list(row) for row in rows]
         keep = [i for i in range(len(head)) if not head[i] or any(row[i] for row in body)]
         widths = {i: max([width(head[i]), *(width(row[i]) for row in body)]) for i in keep}
@@ -111,7 +111,7 @@ class Output:
         return "  ".join(out).rstrip()
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Names and what they are, aligned; those that are empty are left out."""
+        """Print names and values, aligned; empty values are left out."""
         shown = [(name, text) for name, text in pairs if text]
         longest = max((width(name) for name, _ in shown), default=0)
         for name, text in shown:
@@ -122,18 +122,18 @@ class Output:
 
 
 class Progress:
-    """A bar for what takes more than a second, on a terminal only. Called with how much is done and of how much."""
+    """A progress bar for work that takes more than a second, on a terminal only. Call it with the amount done and the total."""
 
     def __init__(self, what: str, stream: TextIO, shown: bool):
         self._what, self._stream, self._shown = what, stream, shown
-        self._begun = self._told = time.monotonic()
+        self._begun = self._updated = time.monotonic()
         self._drawn = False
 
     def __call__(self, done: float, total: float, *_: Any) -> None:
         now = time.monotonic()
-        if not self._shown or now - self._begun < _PATIENCE or now - self._told < 0.1:
+        if not self._shown or now - self._begun < _PATIENCE or now - self._updated < 0.1:
             return
-        self._told, self._drawn = now, True
+        self._updated, self._drawn = now, True
         share = min(1.0, done / total) if total else 0.0
         filled = int(24 * share)
         self._stream.write(f"\r{self._what} [{'█' * filled}{'·' * (24 - filled)}] {share:4.0%}\x1b[K")
@@ -149,13 +149,13 @@ class Progress:
 
 
 def unheard() -> int:
-    """Whoever read us has seen enough: the rest goes nowhere. Gives the exit code that a shell expects then."""
+    """Discard the rest of the output after the reader has closed the pipe; return the exit code that a shell expects then."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return UNHEARD
 
 
 def _guarded(text: str) -> str:
-    """The last look at a line: ids and tags, which may hold marks of no width, are printed as they are. Our own colours stay."""
+    """Escape what callers have not escaped, such as zero-width characters in ids and tags. Our own colours stay."""
     return (
         text
         if _PLAIN.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Queues and places in them, in words. No I/O."""
+"""Describes queues and queue entries in words. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everstep.views.queues import LatelyView, LimitsView, PlaceView, TaskView
 
 
 def asked(task: TaskView | None) -> str:
-    """What was asked for: queue, priority, key."""
+    """Describe what was requested: queue, priority, key."""
     if task is None:
         return ""
     parts = [cell(task.queue, 100), f"priority {task.priority}" if task.priority else "", f"key {cell(task.key, 60)}" if task.key else ""]
@@ -17,14 +17,14 @@ def asked(task: TaskView | None) -> str:
 
 
 def status(app: App, place: PlaceView | None) -> str:
-    """Who has a run, since when it is ready, or when it will be."""
+    """Describe a queue entry: its worker, or since when or at what time it is ready."""
     if place is None:
         return ""
-    died = f", {plural(place.deaths, 'worker')} died with it" if place.deaths else ""
+    died = f", {plural(place.deaths, 'worker')} died running it" if place.deaths else ""
     if place.worker is not None:
-        return f"held by {cell(place.worker, 60)}{died}"
+        return f"taken by {cell(place.worker, 60)}{died}"
     if place.ready is None:
-        return f"waits{died}"
+        return f"waiting{died}"
     left = place.ready.timestamp() - clock.now_us() / 1e6
     moment = app.out.when(place.ready)
     if left <= 0:
@@ -33,16 +33,16 @@ def status(app: App, place: PlaceView | None) -> str:
 
 
 def lately(found: LatelyView) -> str:
-    """What happened in a queue."""
+    """Count the recent events of a queue, in words."""
     counts = ((found.taken, "taken"), (found.ended, "ended"), (found.failed, "failed"), (found.taken_over, "taken over"))
     return ", ".join(f"{count:,} {name}" for count, name in counts if count)
 
 
 def limits(found: LimitsView) -> str:
-    """The limits of a queue; empty if it has none."""
+    """Describe the limits of a queue; empty if it has none."""
     parts = [
         f"{found.concurrency:,} at once" if found.concurrency is not None else "",
-        f"{found.per_key:,} of a key" if found.per_key is not None else "",
-        f"{found.rate:,} in {duration(found.seconds or 0.0)}" if found.rate is not None else "",
+        f"{found.per_key:,} per key" if found.per_key is not None else "",
+        f"{found.rate:,} per {duration(found.seconds or 0.0)}" if found.rate is not None else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""What came of driving a run, as a command says it: the result on stdout, the rest on stderr, and an exit code."""
+"""Prints the outcome of a run: the result on stdout, the rest on stderr; and returns an exit code."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _CODES = {"succeeded": exit_codes.OK, "waiting": exit_codes.OK, "queued": exit_c
 
 @contextmanager
 def driving(app: App, modules: Sequence[str]) -> Iterator[None]:
-    """While a run is driven: what it prints goes where it belongs, and of one that a signal stops it is said how to go on."""
+    """Execute a run inside this: its output goes to the right stream, and a run that a signal stops gets a hint how to continue."""
     try:
         with app.out.apart():
             yield
     except SystemExit as error:
         stopped = error.__cause__
         if isinstance(stopped, Interrupted):
-            app.out.say(f"{stopped.run}: stopped ({stopped.reason}); {resuming(app, stopped.run, modules)} goes on with it", "yellow")
+            app.out.say(f"{stopped.run}: stopped ({stopped.reason}). To continue: {resuming(app, stopped.run, modules)}", "yellow")
         raise
 
 
 def tell(app: App, outcome: Outcome, modules: Sequence[str] = ()) -> int:
-    """Print an outcome. `modules` define its workflow: whoever is to resume it must name them."""
+    """Print an outcome; return the exit code. `modules` define its workflow, so the hint to resume it names them."""
     code = exit_codes.FOUND if outcome.report.differences else _CODES.get(outcome.status, exit_codes.FAILED)
     if app.out.as_json:
         app.out.data("outcome", to_json(outcome_view(outcome, app.mask)))

@@ -1,4 +1,4 @@
-"""Ids as they are listed: long ones cut to a beginning that still names one run of the whole store."""
+"""Shortens long ids in lists to a beginning that is still unique in the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONG, _LEAST = 24, 12
 
 
 def shortened(store: Store, id: str) -> str:
-    """An id, or a beginning of it that only this run has."""
+    """Return the id, or a beginning of it that is unique."""
     if len(id) <= _LONG:
         return id
     length = _LEAST

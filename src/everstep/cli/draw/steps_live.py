@@ -1,4 +1,4 @@
-"""Steps as they end, on stderr, while a command drives a run: a person at a terminal sees that something happens."""
+"""Prints each finished step on stderr while a command executes a run, so that a person at a terminal sees progress."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def watch(app: App, store: Store) -> None:
-    """Have a store tell about its steps, if somebody looks."""
+    """Print the steps of a store as they end, if stderr is a terminal."""
     if app.out.quiet or app.out.as_json or not sys.stderr.isatty():
         return
-    store.on("after_step", lambda event: _told(app, event))
+    store.on("after_step", lambda event: _report(app, event))
 
 
-def _told(app: App, event: Event) -> None:
+def _report(app: App, event: Event) -> None:
     data = event.data
     well = data.get("status", "succeeded") == "succeeded"
     parts = [cell(str(data.get("step", "")), 60), "" if well else str(data["status"])]

@@ -1,7 +1,7 @@
-"""Text as a terminal may see it: escaped, cut, measured; times and sizes in words. No I/O.
+"""Prepares text for a terminal: escapes, cuts and measures it; formats times and sizes. No I/O.
 
-What stands in a store is hostile: control characters could move the cursor or rewrite what was printed, bidirectional marks
-could make it read as something else. `safe` shows all of these as escapes; nothing else may print stored text.
+Text from a store is hostile: control characters could move the cursor or overwrite earlier output, bidirectional marks could
+make it read as something else. `safe` shows all of these as escapes; stored text must not be printed in any other way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ELLIPSIS = "…"
 
 
 def safe(text: str, lines: bool = False) -> str:
-    """Text without anything that a terminal would obey. With `lines`, line ends and tabs stay."""
+    """Escape everything that a terminal would interpret. With `lines`, line ends and tabs stay."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(_shown(character, before, lines) for before, character in zip(" " + text, text, strict=False))
@@ -42,14 +42,14 @@ def _shown(character: str, before: str, lines: bool) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns a safe text takes."""
+    """Return how many columns a safe text takes."""
     if text.isascii():
         return len(text)
     return sum(0 if category(c) in ("Mn", "Me") or c in _JOINERS else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def cut(text: str, columns: int) -> str:
-    """A safe text that takes no more than so many columns."""
+    """Cut a safe text to this many columns."""
     if width(text) <= columns:
         return text
     out, used = "", 0
@@ -62,12 +62,12 @@ def cut(text: str, columns: int) -> str:
 
 
 def cell(text: str, most: int = 60) -> str:
-    """Stored text for one cell of a table. What cannot be seen is not even looked at: it may be megabytes long."""
+    """Prepare stored text for one cell of a table. Only the beginning is read: the text may be megabytes long."""
     return cut(safe(text[: 4 * most]), most) if len(text) > most or not text.isascii() else safe(text)
 
 
 def size(count: float) -> str:
-    """Bytes in words."""
+    """Format a number of bytes."""
     for unit in ("B", "KB", "MB", "GB"):
         if abs(count) < 1000 or unit == "GB":
             return f"{count:,.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
@@ -76,7 +76,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span in words."""
+    """Format a time span."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.1f} ms" if 0.0001 <= seconds < 0.00995 else f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -91,7 +91,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(then: datetime, now: datetime | None = None) -> str:
-    """How long ago a moment was. A clock may have been set back since."""
+    """Format how long ago a moment was. The clock may have been set back since."""
     seconds = ((now or datetime.now(UTC)) - then).total_seconds()
     if seconds < 0:
         return "in the future" if seconds < -5 else "now"

@@ -1,4 +1,4 @@
-"""Draws the events of a run one under the other: when, a sign, what, and what it cost."""
+"""Draws the events of a run, one per line: time, sign, text and cost."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Timeline:
         info = self._store.get(self._run)
         self._out.line(f"{self._out.style(info.id, 'bold')}  {self._out.status(info.status)}  {cell(info.workflow or '', 60)}".rstrip())
         if after:
-            self._out.say(f"{plural(after, 'earlier entry', 'earlier entries')}; --all shows them")
+            self._out.say(f"{plural(after, 'earlier entry', 'earlier entries')}: use --all to show them")
 
     def event(self, event: EventView) -> None:
         sign, colour = _SIGNS.get(event.name, ("·", "dim"))
         if not sign:
             return
         self._attempt(event)
-        self._out.line(f"{self._out.style(self._time(event.at), 'dim')}  {self._out.style(sign, colour)} {self._said(event)}".rstrip())
+        self._out.line(f"{self._out.style(self._time(event.at), 'dim')}  {self._out.style(sign, colour)} {self._text(event)}".rstrip())
         if event.name == "checkpoint_created":
             for fork in self._forks.get(event.data.get("number", 0), ()):
                 self._out.line(f"{' ' * len(self._time(event.at))}  └─ fork {self._out.style(fork, 'bold')}")
 
     def _attempt(self, event: EventView) -> None:
-        """Say where another process went on: one that was killed wrote nothing about it."""
+        """Draw a line where another process took over: a killed process writes nothing about its end."""
         before, self._last = self._last, event.attempt or self._last
         if before and self._last and self._last > before and not event.name.startswith("run_"):
             self._out.line(f"{' ' * len(self._time(event.at))}  {self._out.style('▶', 'cyan')} attempt {self._last}")
@@ -59,10 +59,10 @@ class Timeline:
     def end(self) -> None:
         for gate in self._store.gates(self._run) if self._store.get(self._run).status == "waiting" else ():
             if gate.open:
-                self._out.say(f"waits for an answer: everstep answer {self._run} {safe(gate.name)} VALUE", "yellow")
+                self._out.say(f"Waiting for an answer: everstep answer {self._run} {safe(gate.name)} VALUE", "yellow")
 
     def _time(self, at: datetime) -> str:
-        """The time of day on a terminal, with the day where it changes; all of it otherwise."""
+        """Format a time: the time of day on a terminal, with a line for each new day; the full time otherwise."""
         if not self._out.terminal:
             return iso(at)
         local = at.astimezone()
@@ -72,7 +72,7 @@ class Timeline:
             self._out.line(self._out.style(day, "dim"))
         return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
 
-    def _said(self, event: EventView) -> str:
+    def _text(self, event: EventView) -> str:
         data: dict[str, Any] = event.data
         kind, _, what = event.name.partition("_")
         if kind == "step":

@@ -1,4 +1,4 @@
-"""Draws the forest of runs: forks and children under the run that they come from."""
+"""Draws runs as trees: forks and children under the run that they come from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from everstep.views.runs import Branch, Forest
 
 
 def draw(app: App, forest: Forest) -> None:
-    """Draw trees of runs, one under the other."""
+    """Draw the trees of runs."""
     out = app.out
     for branch in forest.branches:
         run = branch.run
@@ -17,11 +17,11 @@ def draw(app: App, forest: Forest) -> None:
             f"{_lead(branch)}{out.style(run.id, 'bold')}  {out.status(run.status)}{out.style(cell(origin, 80), 'dim')}  {cell(run.note or '', 60)}".rstrip()
         )
     if forest.cut:
-        out.say(f"only the first {len(forest.branches):,} runs are drawn")
+        out.say(f"Only the first {len(forest.branches):,} runs are shown.")
 
 
 def _lead(branch: Branch) -> str:
-    """The lines that lead to a run."""
+    """Return the lines that lead to a run."""
     if not branch.lasts:
         return ""
     *above, last = branch.lasts

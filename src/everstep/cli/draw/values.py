@@ -1,4 +1,4 @@
-"""Stored values as text that a person reads. Never runs code of a value, never prints an escape raw."""
+"""Formats stored values for people. Never runs code of a value, never prints a raw escape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST = 200
 
 
 def shown(value: Any, most: int = _LONGEST) -> str:
-    """A value in one line, cut where it gets long."""
+    """Format a value in one line, cut if it is long."""
     if isinstance(value, str):
         text = safe(json.dumps(value[: most + 1], ensure_ascii=False))
         return text if len(value) <= most else f'{text[:most]}…" ({len(value):,} characters)'
@@ -24,7 +24,7 @@ def shown(value: Any, most: int = _LONGEST) -> str:
 
 
 def pretty(value: Any, longest: int = 2_000, most: int = 400) -> str:
-    """A value over several lines, as JSON that a person reads: long texts and long lists are cut, and say so."""
+    """Format a value over several lines as JSON; long texts and lists are cut, with a note."""
     text = json.dumps(_cut(as_json(value), longest, most), indent=2, ensure_ascii=False)
     return safe(text, lines=True)
 

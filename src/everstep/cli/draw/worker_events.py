@@ -1,7 +1,7 @@
-"""What a worker says, as commands show it: a line of JSON for each event, written by a thread of its own.
+"""Prints the events of a worker: a line of JSON for each, written by a separate thread.
 
-A worker speaks from any of its threads, and from the handler of a signal: whoever hears it only notes what was said. Nothing here
-drives a run.
+A worker reports events from any of its threads and from signal handlers, so `tell` only puts them into a queue. Nothing here
+executes a run.
 """
 
 from __future__ import annotations
@@ -22,46 +22,51 @@ BAD = ("failed", "dead_letter", "lost", "left", "refused", "trouble")
 
 
 def name_of(event: dict[str, Any]) -> str:
-    """The name of what happened, as one word."""
+    """Return the name of an event as one word."""
     return str(event["event"]).replace(" ", "_").replace("-", "_")
 
 
-def facts(app: App, event: dict[str, Any]) -> dict[str, Any]:
-    """An event as JSON: what all have, and under `data` what only this one has."""
-    said = {name: event.get(name) for name in _OF_ALL}
+def count_label(name: str) -> str:
+    """Return the label of a worker's counter."""
+    return "released" if name == "given_back" else name.replace("_", " ")
+
+
+def data(app: App, event: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON data of an event: the fields that all have, and its own ones under `data`."""
+    common = {name: event.get(name) for name in _OF_ALL}
     for name in ("error", "reason"):
-        if said[name] is not None:
-            said[name] = app.mask.text(str(said[name]))
+        if common[name] is not None:
+            common[name] = app.mask.text(str(common[name]))
     rest = {name: value for name, value in event.items() if name not in (*_OF_ALL, "event", "at")}
-    return {"event": name_of(event), "at": iso(when(event["at"])), **said, "data": as_json(app.mask(rest))}
+    return {"event": name_of(event), "at": iso(when(event["at"])), **common, "data": as_json(app.mask(rest))}
 
 
 def words(app: App, event: dict[str, Any]) -> str:
-    """An event in one line for a person; empty for what the tables show."""
+    """Describe an event in one line; empty for an event that the tables show."""
     name = name_of(event)
     run = cell(str(event.get("run") or ""), 40)
     why = cell(app.mask.text(str(event.get("error") or event.get("reason") or "")), 300)
-    told = {
+    texts = {
         "taken": f"{run} taken over from {cell(str(event.get('before')), 60)}" if event.get("before") else "",
-        "freed": f"{plural(event.get('runs') or 0, 'run')} of dead workers freed",
+        "freed": f"{plural(event.get('runs') or 0, 'run')} of dead workers released",
         "fired": f"{run} enqueued by schedule {cell(str(event.get('schedule')), 60)}",
         "ordered": f"{run} enqueued by a transaction",
-        "refused": f"{run} cannot be enqueued as a transaction asked for: {why} [{event.get('code')}]",
-        "left": f"{run} is left to other workers: {why}",
-        "dead_letter": f"{run} goes to dead-letter: {why}",
+        "refused": f"{run} cannot be enqueued by a transaction: {why} [{event.get('code')}]",
+        "left": f"{run} left to other workers: {why}",
+        "dead_letter": f"{run} dead-lettered: {why}",
         "trouble": f"{why} [{event.get('code')}]",
-        "blocked": f"a blocking call holds up all async runs of this worker: {cell(str(event.get('where')), 300)}",
-        "given_back": f"{run} given back: {why}",
+        "blocked": f"a blocking call blocks all async runs of this worker: {cell(str(event.get('where')), 300)}",
+        "given_back": f"{run} released: {why}",
         "started": "", "stopping": "", "stopped": "",
     }  # fmt: skip
-    if name in told:
-        return told[name]
+    if name in texts:
+        return texts[name]
     took = f" in {duration(event['seconds'])}" if "seconds" in event else ""
     return f"{run} {name}{took}" + (f": {why}" if why else "")
 
 
 class Listener:
-    """Hears a worker, and says what it heard in a thread: `tell` never waits, and may be called in the midst of itself."""
+    """Receives the events of a worker and prints them in a thread. `tell` never blocks, and may be called while another call of it runs."""
 
     def __init__(self, app: App, stream: TextIO):
         self.app = app
@@ -69,18 +74,18 @@ class Listener:
         self.worker: Any = None
         self.unheard = False
         self._failure: BaseException | None = None
-        self._heard: SimpleQueue[Any] = SimpleQueue()
+        self._events: SimpleQueue[Any] = SimpleQueue()
         self._thread = threading.Thread(target=self._listen, name="everstep-listener", daemon=True)
 
     def tell(self, event: dict[str, Any]) -> None:
-        self._heard.put(event)
+        self._events.put(event)
 
     def __enter__(self) -> Listener:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._heard.put(None)
+        self._events.put(None)
         self._thread.join()
         if self._failure is not None:
             raise self._failure
@@ -88,10 +93,10 @@ class Listener:
     def _listen(self) -> None:
         try:
             self._work()
-        except OSError:  # nobody reads any more, or the terminal is gone
+        except OSError:  # the reader has closed the pipe, or the terminal was closed
             self.unheard = True
             self.worker.stop()
-        except BaseException as error:  # noqa: BLE001 - a defect here is told by the thread that waits for this one
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for this one
             self._failure = error
             self.worker.stop()
 
@@ -100,20 +105,20 @@ class Listener:
 
 
 class Silence(Listener):
-    """Nothing, for those who asked for that."""
+    """Prints nothing, for --quiet."""
 
     def _work(self) -> None:
-        while self._heard.get() is not None:
+        while self._events.get() is not None:
             pass
 
 
 class Lines(Listener):
-    """A line of JSON for each event."""
+    """Prints a line of JSON for each event."""
 
     def _work(self) -> None:
-        while (event := self._heard.get()) is not None:
+        while (event := self._events.get()) is not None:
             if event["event"] == "stopped":
                 event = {**event, "counts": as_dict(self.worker.counts)}
-            said = {"everstep": FORMAT, "kind": "worker_event", "data": facts(self.app, event)}
-            self.stream.write(dumps(said) + "\n")
+            line = {"everstep": FORMAT, "kind": "worker_event", "data": data(self.app, event)}
+            self.stream.write(dumps(line) + "\n")
             self.stream.flush()

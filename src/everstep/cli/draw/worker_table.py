@@ -1,7 +1,7 @@
-"""The live table of a worker: what it drives, what waits in its queues, what happened last. Redrawn in place, never larger than the terminal.
+"""The live table of a worker: its runs, its queues and the last events. Redrawn in place, never larger than the terminal.
 
-Only escapes that every terminal knows: up, erase to the end of a line, erase below. The cursor stays visible and below the table, so that a
-process that dies leaves the terminal as it was. What programs print meanwhile stands above the table.
+Uses only escapes that every terminal knows: up, erase to the end of a line, erase below. The cursor stays visible and below the table, so
+a killed process leaves the terminal usable. Output of programs appears above the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from everstep.cli.app import App
 from everstep.cli.draw import places
 from everstep.cli.draw.text import cell, cut, duration, plural, safe, width
-from everstep.cli.draw.worker_events import BAD, Listener, name_of, words
+from everstep.cli.draw.worker_events import BAD, Listener, count_label, name_of, words
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.views.queues import MINUTES, QueueView, queues
@@ -45,7 +45,7 @@ Line = tuple[str, str | None]
 
 
 class Board(Listener):
-    """Draws what a worker does, a few times a second."""
+    """Draws the activity of a worker, a few times a second."""
 
     def __init__(self, app: App, stream: TextIO, store: Store):
         super().__init__(app, stream)
@@ -57,35 +57,35 @@ class Board(Listener):
         self._bad: deque[tuple[int, Line]] = deque(maxlen=_KEPT)
         self._depths: dict[str, QueueView] = {}
         self._looked = 0.0
-        self._drawn: list[int] = []  # how wide the lines of the last frame are
+        self._drawn: list[int] = []  # widths of the lines of the last frame
 
     def note(self, line: str) -> None:
-        """A line that a program printed."""
-        self._heard.put(line)
+        """Show a line that a program printed."""
+        self._events.put(line)
 
     def _work(self) -> None:
         going = True
         while going:
-            heard = self._next()
-            going = None not in heard
-            for event in heard:
+            received = self._next()
+            going = None not in received
+            for event in received:
                 if isinstance(event, dict):
-                    self._hear(event)
+                    self._add(event)
             self._look()
             size = shutil.get_terminal_size((100, 24))
-            self._draw([text for text in heard if isinstance(text, str)], self._frame(size.columns, size.lines), size.columns)
-            time.sleep(_BUSY_FRAME if going and len(heard) else 0)
+            self._draw([text for text in received if isinstance(text, str)], self._frame(size.columns, size.lines), size.columns)
+            time.sleep(_BUSY_FRAME if going and len(received) else 0)
 
     def _next(self) -> list[Any]:
-        """All that was said since the last frame; an empty list after a while without a word."""
-        heard: list[Any] = []
+        """Return everything received since the last frame; an empty list if nothing came for a while."""
+        received: list[Any] = []
         with suppress(Empty):
-            heard.append(self._heard.get(timeout=_FRAME))
+            received.append(self._events.get(timeout=_FRAME))
             while True:
-                heard.append(self._heard.get_nowait())
-        return heard
+                received.append(self._events.get_nowait())
+        return received
 
-    def _hear(self, event: dict[str, Any]) -> None:
+    def _add(self, event: dict[str, Any]) -> None:
         name = name_of(event)
         if name == "started":
             self._name = str(event["worker"])
@@ -100,17 +100,17 @@ class Board(Listener):
         now = time.monotonic()
         if now - self._looked >= _LOOK:
             self._looked = now
-            with suppress(EverstepError):  # the worker meets the same trouble and tells of it
+            with suppress(EverstepError):  # the worker gets the same error and reports it
                 self._depths = {one.queue: one for one in queues(self._store)}
 
     def _frame(self, columns: int, rows: int) -> list[Line]:
-        """What is to be seen, in no more lines than there are."""
+        """Return the lines to show, at most as many as the terminal has."""
         most = max(1, rows - 1)
         head, foot = self._head(), self._foot()
         left = most - len(head) - len(foot)
         depths = _fitted(_table(_DEPTHS, self._depth_rows(), right=(1, 2, 3, 4)), max(2, left // 3), columns)
         jobs = _fitted(_table(_JOBS, self._job_rows(), right=(3,)), max(2, (left - len(depths)) // 2), columns)
-        events = self._events(left - len(depths) - len(jobs))
+        events = self._last_events(left - len(depths) - len(jobs))
         lines = [*head, *depths, *jobs, *events][: most - len(foot)] + foot
         return [(cut(text, columns - 1), style) for text, style in lines]
 
@@ -118,9 +118,9 @@ class Board(Listener):
         worker = self.worker
         queues = ", ".join(cell(queue, 40) for queue in worker.queues)
         up = duration(time.monotonic() - self._began)
-        counts = [f"{getattr(worker.counts, name):,} {name.replace('_', ' ')}" for name in _COUNTS if getattr(worker.counts, name)]
+        counts = [f"{getattr(worker.counts, name):,} {count_label(name)}" for name in _COUNTS if getattr(worker.counts, name)]
         busy = f"{len(worker.jobs)} of {worker.concurrency} busy"
-        return [(f"worker {cell(self._name, 60)}  {busy}  up {up}  {queues}", "bold"), (", ".join(counts) or "nothing taken yet", None)]
+        return [(f"worker {cell(self._name, 60)}  {busy}  up {up}  {queues}", "bold"), (", ".join(counts) or "no runs taken yet", None)]
 
     def _foot(self) -> list[Line]:
         if not self.worker.stopping:
@@ -130,8 +130,11 @@ class Board(Listener):
             return [(f"{self._signal or 'stopping'}: drained", "yellow")]
         named = ", ".join(cell(job.run, 24) for job in jobs[:_NAMED]) + (", …" if len(jobs) > _NAMED else "")
         return [
-            (f"{self._signal or 'stopping'}: takes nothing new, waits for the steps of {plural(len(jobs), 'run')}: {named}", "yellow"),
-            ("Ctrl-C once more ends at once; other workers take over", "yellow"),
+            (
+                f"{self._signal or 'stopping'}: takes no more runs, waits for the current steps of {plural(len(jobs), 'run')}: {named}",
+                "yellow",
+            ),
+            ("Press Ctrl-C again to exit at once; other workers take over", "yellow"),
         ]
 
     def _depth_rows(self) -> list[list[str]]:
@@ -149,14 +152,14 @@ class Board(Listener):
         jobs = sorted(self.worker.jobs.values(), key=lambda job: job.began)
         return [[cell(job.run, 36), cell(job.workflow or "", 30), cell(job.queue or "", 30), f"{now - job.began:,.1f} s"] for job in jobs]
 
-    def _events(self, room: int) -> list[Line]:
-        """The last events; what went wrong is not driven away by what went well."""
+    def _last_events(self, room: int) -> list[Line]:
+        """Return the last events; successes never push out failures."""
         if room <= 1:
             return []
         bad = list(self._bad)[-max(1, room // 2) :]
         good = list(self._good)[-max(0, room - 1 - len(bad)) :] if room - 1 > len(bad) else []
-        told = [line for _, line in sorted([*bad, *good], key=lambda one: one[0])]
-        return [("", None), *told] if told else []
+        lines = [line for _, line in sorted([*bad, *good], key=lambda one: one[0])]
+        return [("", None), *lines] if lines else []
 
     def _draw(self, above: Sequence[str], lines: list[Line], columns: int) -> None:
         up = sum(
@@ -171,7 +174,7 @@ class Board(Listener):
 
 
 def _table(head: Sequence[str], rows: list[list[str]], right: Sequence[int]) -> list[Line]:
-    """Columns as wide as they need; nothing where there is no row."""
+    """Return a table with columns as wide as needed; nothing if there is no row."""
     if not rows:
         return []
     widths = [max(width(row[i]) for row in (head, *rows)) for i in range(len(head))]
@@ -186,7 +189,7 @@ def _table(head: Sequence[str], rows: list[list[str]], right: Sequence[int]) -> 
 
 
 def _fitted(lines: list[Line], most: int, columns: int) -> list[Line]:
-    """A table in so many lines; what is left out is counted."""
+    """Shorten a table to this many lines; the last one counts the missing rows."""
     if len(lines) <= most:
         return lines
     shown = max(0, most - 1)

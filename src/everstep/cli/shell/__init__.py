@@ -1,5 +1,5 @@
-"""`everstep shell`: the commands of the command line, one after the other, with a current run, history and completion.
+"""`everstep shell`: an interactive shell for the commands, with a current run, history and completion.
 
-`session` calls commands, `group` knows them, `terminal` and `scripts` read lines, `own` holds the commands that only the shell has.
-Nothing here opens a store for longer than one command.
+`session` calls commands, `group` finds them, `terminal` and `scripts` read lines, `commands` holds those that only the shell has.
+A store is never open for longer than one command.
 """

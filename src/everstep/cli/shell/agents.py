@@ -1,6 +1,6 @@
-"""Agents that no workflow surrounds: a resume goes on with the `AgentLoop` of a module that the person had imported.
+"""Resumes agents that run outside of a workflow, with the `AgentLoop` of a module that the person imported.
 
-A finished one takes another task as the next message of its conversation. Never imports what a store names.
+A finished agent takes another task as the next message of its conversation. Never imports a name found in a store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def is_agent(app: App, run: str) -> bool:
-    """Whether a run is that of an agent, and of no workflow."""
+    """Return whether a run is an agent's and not a workflow's."""
     with app.open() as store:
         if started_with(store, run).get("workflow") is not None:
             return False
@@ -36,7 +36,7 @@ def is_agent(app: App, run: str) -> bool:
 
 
 def go_on(app: App, modules: list[ModuleType], run: str, task: str | None) -> int:
-    """Drive an agent to its next answer."""
+    """Run an agent until its next answer."""
     with app.open(driving=True) as store:
         watch(app, store)
         state = _state(store, run) or {}
@@ -46,13 +46,13 @@ def go_on(app: App, modules: list[ModuleType], run: str, task: str | None) -> in
             task = _asked(run)
             if not task:
                 return 0
-        app.out.say(f"{safe(run)} goes on with {safe(name)}", "dim")
+        app.out.say(f"Continuing {safe(run)} with {safe(name)}", "dim")
         return run_outcome.tell(app, _drive(loop, store, run, task, is_done))
 
 
 def _asked(run: str) -> str:
     if not interactive():
-        raise click.UsageError("Missing option '--task'. The agent has finished: say what it is to do next.")
+        raise click.UsageError("Missing option '--task': the agent has finished and needs its next task.")
     return next_task(run)
 
 
@@ -66,7 +66,7 @@ def _drive(loop: AgentLoop, store: Store, run: str, task: str | None, follow_up:
 
 
 def _state(store: Store, run: str) -> Mapping[str, Any] | None:
-    """The newest state, if it is an agent's."""
+    """Return the newest state if it is an agent's."""
     try:
         found = store.view(run)
     except NotFound:
@@ -75,15 +75,15 @@ def _state(store: Store, run: str) -> Mapping[str, Any] | None:
 
 
 def _loop(modules: list[ModuleType], run: str, agent: str | None) -> tuple[str, AgentLoop]:
-    """The loop that goes with an agent: the only one that is imported, or the only one of its name."""
+    """Return the loop of an agent: the only imported one with its name."""
     known = [(name, one) for module in modules for name, one in vars(module).items() if isinstance(one, AgentLoop)]
     found = [pair for pair in known if pair[1].agent == agent]
     if len(found) == 1:
         return found[0]
     if not found:
         raise InvalidArgument(
-            f"run {run!r} is that of an agent, and no module that was imported has its AgentLoop",
-            remedy="Name the module that makes it: everstep shell --import MODULE (a module or a .py file).",
+            f"run {run!r} is an agent's, and no imported module has its AgentLoop",
+            remedy="Name the module or .py file that creates it: everstep shell --import MODULE.",
         )
     names = ", ".join(name for name, _ in found)
-    raise InvalidArgument(f"several agents could go on with run {run!r}: {names}", remedy="Give each a name: AgentLoop(agent=…).")
+    raise InvalidArgument(f"several agents could continue run {run!r}: {names}", remedy="Give each agent a name: AgentLoop(agent=…).")

@@ -1,4 +1,4 @@
-"""Questions to the person in the middle of a resume: what a gate asks, and what a finished agent is to do next."""
+"""Asks the person during a resume: for the answer of a gate, and for the next task of a finished agent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def answer_gates(app: App, run: str) -> bool:
-    """Ask what a run waits for; gives False if the person left a question open."""
+    """Ask for the answers that a run waits for; return False if the person left one open."""
     with app.open() as store:
         waiting = [gate for gate in store.gates(run) if gate.open] if store.get(run).status == "waiting" else []
         return all(_answer(app, store, gate) for gate in waiting)
 
 
 def waits(app: App, run: str) -> bool:
-    """Whether a run waits for an answer."""
+    """Return whether a run waits for an answer."""
     with app.open() as store:
         return store.get(run).status == "waiting" and any(gate.open for gate in store.gates(run))
 
@@ -36,7 +36,7 @@ def _answer(app: App, store: Store, gate: Gate) -> bool:
     while True:
         text = str(click.prompt(f"Answer{choices}, or Enter to leave it open", default="", show_default=False, err=True))
         if not text:
-            app.out.say(f"{safe(gate.run)} still waits")
+            app.out.say(f"{safe(gate.run)} is still waiting.")
             return False
         try:
             store.answer(gate.run, gate.address, value_of(text, gate.choices))
@@ -51,10 +51,10 @@ def _word(choice: Any) -> str:
 
 
 def value_of(text: str, choices: list[Any] | None) -> Any:
-    """The value that a person means: one of the choices as it was shown, else JSON or text."""
+    """Return the value that the person typed: one of the choices as shown, else JSON or text."""
     return next((choice for choice in choices or () if choice == text), None) or workflow_target.value_of(text)
 
 
 def next_task(run: str) -> str:
-    """What a finished agent is to do next; empty for nothing."""
+    """Ask for the next task of a finished agent; empty for none."""
     return str(click.prompt(f"{safe(run)} has finished. Its next task, or Enter for none", default="", show_default=False, err=True))

@@ -1,4 +1,4 @@
-"""What a shell says first: which store, what is in it, how to go on. Offers to make a store where there is none."""
+"""Prints the greeting of the shell: the store, its content and a first hint. Offers to create a missing store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from everstep.store.views import Page, RunInfo
 
 _MOST = 10_000
-_BEGIN = "`run FILE.yaml` or `run package.module:function` starts a run; `demo` shows one."
+_BEGIN = "Start one with `run FILE.yaml` or `run package.module:function`, or try `demo`."
 
 
 def greet(app: App) -> None:
-    """Say hello to a person at a terminal."""
+    """Greet a person at a terminal."""
     import everstep
 
     app.out.say(f"everstep {everstep.__version__}", "bold")
@@ -31,17 +31,17 @@ def greet(app: App) -> None:
         _offer(app, error)
     except EverstepError as error:
         failures.tell(error)  # a damaged store is a reason to have a shell, not to end it
-    app.out.say("help lists the commands, TAB completes, exit or Ctrl-D leaves", "dim")
+    app.out.say("Type help for a list of commands, TAB to complete, exit or Ctrl-D to leave.", "dim")
 
 
 def _about(app: App) -> None:
     with app.open() as store:
-        app.out.say(_place(store))
+        app.out.say(_address(store))
         page = store.runs(limit=_MOST)
-    app.out.say(_counts(page) if page else f"no runs yet: {_BEGIN}")
+    app.out.say(_counts(page) if page else f"No runs yet. {_BEGIN}")
 
 
-def _place(store: Store) -> str:
+def _address(store: Store) -> str:
     from urllib.parse import unquote
 
     scheme, _, rest = str(store.url).partition("://")
@@ -49,7 +49,7 @@ def _place(store: Store) -> str:
 
 
 def _counts(page: Page[RunInfo]) -> str:
-    """Runs by status and their checkpoints; of a store with very many, those of the newest."""
+    """Count runs by status and their checkpoints; in a store with very many, only of the newest."""
     statuses = Counter(run.status for run in page)
     by_status = ", ".join(f"{count:,} {status}" for status, count in statuses.most_common())
     of = f"the newest {len(page):,} runs" if page.next is not None else plural(len(page), "run")
@@ -61,8 +61,8 @@ def _offer(app: App, error: NotAStore) -> None:
         failures.tell(error)
         return
     app.out.say(safe(error.message), "yellow")
-    if click.confirm("Make one?", default=True, err=True):
+    if click.confirm("Create one?", default=True, err=True):
         app.open(create=True).close()
-        app.out.say(f"made; {_BEGIN}")
+        app.out.say(f"Created. {_BEGIN}")
     else:
-        app.out.say("`init` makes one, `demo` leaves one to look at")
+        app.out.say("Create one later with `init`, or try `demo`.")

@@ -1,6 +1,6 @@
-"""What TAB offers: click's own completion of the commands, for a line that is half typed. Prints nothing and raises nothing.
+"""Completes a line for TAB, with click's own completion of the commands. Prints nothing and raises nothing.
 
-Names from a store are offered only if a terminal may see them as they are.
+Offers names from a store only if they are safe to print on a terminal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from everstep.cli.shell.words import commands, parts
 
 
 def offers(session: Session, before: str, text: str) -> list[str]:
-    """What a word may become that begins with `text` and stands behind `before`."""
+    """Return the completions of the word that begins with `text` and follows `before`."""
     try:
         found = commands(parts(before)[-1])
         return _offers(session, found[-1] if found else [], text)
-    except Exception:  # noqa: BLE001 - a completer has nowhere to say what is wrong; the command itself will
+    except Exception:  # noqa: BLE001 - a completer cannot show an error; the command itself will
         return []
 
 
@@ -35,7 +35,7 @@ def _offers(session: Session, words: list[str], text: str) -> list[str]:
 
 
 def _lines(session: Session, words: list[str]) -> list[list[str]]:
-    """The words as they stand, and with the current run put in."""
+    """Return the words as typed, and with the current run inserted."""
     command, used = leaf(words)
     plain = [*words[:used], *session.options, *words[used:]] if used else words
     if session.current is None or not current.takes(command, words[used:]):

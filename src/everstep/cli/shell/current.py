@@ -1,4 +1,4 @@
-"""Which run a command means: where its words name none, the current one goes in. Looks at click's own parameters, does no I/O.
+"""Inserts the current run into a command that names none. Reads click's own parameters, does no I/O.
 
 After `use RUN`, `show` is `show RUN`, `tag good` is `tag RUN good`, and `diff @1 @3` is `diff RUN@1 RUN@3`.
 """
@@ -14,36 +14,36 @@ from click.core import ParameterSource
 from everstep.cli.args.refs import RefArgument, RunArgument
 
 _LAST = re.compile(r"@last(?![^@~])")
-_WITH_DEFAULT = ("checkpoints", "log", "resume")  # these do something sensible without a run; with a current one they take it
+_WITH_DEFAULT = ("checkpoints", "log", "resume")  # these also work without a run, but use the current one if there is one
 
 
 def needs(command: click.Command, words: list[str]) -> bool:
-    """Whether a run must be named that is not: a person may choose one."""
+    """Return whether a required run is missing, so that a person may choose one."""
     first = _first(command)
     return first is not None and first.required and _is_short(command, words)
 
 
 def takes(command: click.Command, words: list[str]) -> bool:
-    """Whether the current run, if there is one, is meant."""
+    """Return whether the command uses the current run, if there is one."""
     first = _first(command)
     return first is not None and (first.required or command.name in _WITH_DEFAULT) and _is_short(command, words)
 
 
 def first_of(command: click.Command, words: list[str]) -> Any:
-    """What is given where a run is expected."""
+    """Return the argument at the position of the run."""
     first = _first(command)
     return None if first is None else _parsed(command, words).params.get(str(first.name))
 
 
 def with_refs(command: click.Command, words: list[str], current: str) -> list[str]:
-    """Words in which @3, @tag and ~1 are checkpoints of the current run."""
+    """Return the words with @3, @tag and ~1 as checkpoints of the current run."""
     ctx = _parsed(command, words)
     refs = {ctx.params.get(str(one.name)) for one in _arguments(command) if isinstance(one.type, RefArgument)}
     return [current + word if word in refs and is_relative(word) else word for word in words]
 
 
 def is_relative(word: str) -> bool:
-    """Whether a ref leaves its run out."""
+    """Return whether a ref leaves out its run."""
     return word.startswith(("@", "~")) and not _LAST.match(word)
 
 
@@ -53,7 +53,7 @@ def _first(command: click.Command) -> click.Argument | None:
 
 
 def _is_short(command: click.Command, words: list[str]) -> bool:
-    """Whether there are fewer words than arguments that the command cannot do without."""
+    """Return whether there are fewer words than required arguments."""
     if "--help" in words or "-h" in words:
         return False
     ctx, arguments = _parsed(command, words), _arguments(command)

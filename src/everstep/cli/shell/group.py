@@ -1,4 +1,4 @@
-"""The commands inside of the shell: all of the command line, and those in `own`, each imported when it is called."""
+"""The commands in the shell: those of the command line and of `shell.commands`, each imported when it is called."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import click
 from everstep.cli.main import COMMANDS, Commands
 
 _OWN = {
-    "checkpoints": "List the checkpoints of a run, or the newest of all.",
-    "use": "Choose the run that commands mean when none is named.",
-    "help": "List the commands, or explain one.",
-    "exit": "Leave; Ctrl-D and quit do, too.",
+    "checkpoints": "List the checkpoints of a run, or the newest of all runs",
+    "use": "Set the current run, which commands use if none is named",
+    "help": "List the commands, or explain one",
+    "exit": "Leave the shell, like quit and Ctrl-D",
 }
-_INSTEAD = ("resume",)  # commands that do more here than outside
+_INSTEAD = ("resume",)  # commands that do more in the shell
 _NAMES = (*_OWN, "quit", *(name for name in COMMANDS if name != "shell"))
 
 
 class Inside(Commands):
-    """What can be typed in the shell."""
+    """The commands that can be typed in the shell."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_NAMES)
@@ -35,14 +35,16 @@ class Inside(Commands):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name == "shell":
-            raise click.UsageError("This is the shell.")
+            raise click.UsageError("You are already in the shell.")
         if name not in _NAMES:
             near = get_close_matches(name, _NAMES, 3)
-            raise click.UsageError(f"No such command {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else " help lists them."))
+            raise click.UsageError(
+                f"No such command {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else " Type help for a list.")
+            )
         return name, self.get_command(ctx, name), args[1:]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """There is nothing to say: the commands themselves are typed."""
+        """Print no usage line: in the shell, the commands are typed directly."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
@@ -55,13 +57,13 @@ class Inside(Commands):
 
 GROUP = Inside(
     "",
-    help="Type a command; `help COMMAND` explains it. Several in one line are separated by `;`. After `use RUN`, commands that need a run "
-    "take that one, and @3, @tag and ~1 are checkpoints of it.",
+    help="Type a command; `help COMMAND` explains it. Separate several commands in one line by `;`. After `use RUN`, commands use that run "
+    "if none is named, and @3, @tag and ~1 are its checkpoints.",
 )
 
 
 def leaf(words: list[str]) -> tuple[click.Command, int]:
-    """The command that words name, and how many of them its name takes; the group itself if they name none."""
+    """Return the command that the words name, and how many words its name takes; the group itself if they name none."""
     command: click.Command = GROUP
     for used, word in enumerate(words):
         found = command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None

@@ -1,6 +1,6 @@
-"""The lines that were typed, kept in a file of the user: one in each line, the newest 1,000, readable by nobody else.
+"""Keeps typed lines in a file of the user, which no other user can read: the newest 1,000, one per line.
 
-Never keeps a line that holds what looks like a secret. Where the file cannot be written, history lasts as long as the shell.
+Never keeps a line that looks like it contains a secret. If the file cannot be written, history lasts as long as the shell.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from everstep.redact import Redactor
 MOST = 1_000
 
 
-def place() -> Path | None:
-    """Where history is kept: $XDG_STATE_HOME/everstep/history, or the same in ~/.local/state. None for a user without a home."""
+def path() -> Path | None:
+    """Return the history file: $XDG_STATE_HOME/everstep/history, or the same in ~/.local/state. None for a user without a home."""
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     try:
         folder = given if given.is_absolute() else Path.home() / ".local" / "state"
@@ -26,7 +26,7 @@ def place() -> Path | None:
 
 
 class History:
-    """Lines of this shell and of those before it."""
+    """The lines of this shell and of earlier ones."""
 
     def __init__(self, file: Path | None, redactor: Redactor):
         self._file = file
@@ -34,7 +34,7 @@ class History:
         self.lines = self._read()[-MOST:]
 
     def add(self, line: str) -> bool:
-        """Keep a line; gives whether it was worth it."""
+        """Add a line; return False if it is not kept."""
         if not line.strip() or safe(line) != line or self._redactor.text(line) != line or self.lines[-1:] == [line]:
             return False
         self.lines.append(line)
@@ -48,7 +48,7 @@ class History:
         if self._file is None or len(lines) <= MOST:
             return
         beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        with suppress(OSError):  # it stays longer than it should; the next shell reads its end only
+        with suppress(OSError):  # the file stays too long, but the next shell reads only its end
             beside.touch(0o600)
             beside.write_text("".join(f"{line}\n" for line in lines[-MOST:]), encoding="utf-8")
             beside.replace(self._file)
@@ -57,7 +57,7 @@ class History:
         try:
             return [] if self._file is None else self._file.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
-            return []  # there is none yet, or it is not for us
+            return []  # missing, or not readable
 
     def _append(self, line: str) -> None:
         if self._file is None:

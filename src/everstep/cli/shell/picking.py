@@ -1,4 +1,4 @@
-"""A chooser for the run of a command that names none: those that can go on for what drives a run, the newest of all for what only looks."""
+"""Lets a person choose the run of a command that names none: among matching runs for commands that change one, otherwise among the newest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _OF_STATUS = {"answer": ("waiting",), "cancel": ("running", "failed", "waiting",
 
 
 def run_for(app: App, command: str) -> str:
-    """The run that a person picks for a command."""
+    """Let the person pick the run for a command."""
     with app.open() as store:
         if command in _OF_STATUS:
             return run_of(app, store, None, command, lambda run: run.status in _OF_STATUS[command])
         found = store.runs(limit=MANY)
     if not found:
-        raise click.UsageError("There are no runs yet.")
+        raise click.UsageError("The store has no runs yet.")
     return pick(app, found, command)

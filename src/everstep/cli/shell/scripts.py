@@ -1,4 +1,4 @@
-"""Lines that nobody types: from a pipe or from `-c`. No banner, no prompt; the first command that fails ends all, with its exit code."""
+"""Runs lines from a pipe or from `-c`. No banner, no prompt; the first command that fails ends the shell, with its exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everstep.errors import InvalidArgument
 
 
 def follow(session: Session, lines: Iterable[str]) -> int:
-    """Run lines up to the first that fails."""
+    """Run lines until one fails; return its exit code."""
     for line in lines:
         code = session.run(line)
         if code or session.ended:
@@ -19,12 +19,12 @@ def follow(session: Session, lines: Iterable[str]) -> int:
 
 
 def piped() -> Iterator[str]:
-    """The lines of standard input, one by one: what a command reads from it itself begins behind its line."""
+    """Yield the lines of standard input one by one, unbuffered: a command that reads standard input gets the text after its line."""
     while True:
         try:
             line = sys.stdin.buffer.readline().decode()
         except UnicodeDecodeError as error:
-            raise InvalidArgument("standard input is no text in UTF-8") from error
+            raise InvalidArgument("standard input must be UTF-8 text") from error
         if not line:
             return
         yield line

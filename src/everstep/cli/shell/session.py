@@ -1,7 +1,7 @@
-"""What a shell knows between two commands: its options, the current run, the modules it has imported. Calls one command at a time.
+"""The state of a shell between two commands: its options, the current run, the imported modules. Calls one command at a time.
 
-A command gets the options of the shell and, where it names no run, the current one. What it raises becomes a sentence and an exit
-code, as outside. No store is open between two commands.
+A command gets the options of the shell and, if it names no run, the current one. Errors become a sentence and an exit code, as on
+the command line. No store is open between two commands.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Session:
         self.ended = False
 
     def learn(self, names: Iterable[str]) -> None:
-        """Import what defines workflows and agents."""
+        """Import modules that define workflows and agents."""
         self.modules += [import_module(name) for name in names]
 
     def run(self, line: str) -> int:
-        """Run the commands of a line up to the first that fails; gives its exit code."""
+        """Run the commands of a line until one fails; return its exit code."""
         try:
             found = commands(line)
         except click.UsageError as error:
@@ -54,7 +54,7 @@ class Session:
         try:
             code = GROUP.main(self.completed(words, interactive()), prog_name="", standalone_mode=False, obj=self)
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever read us is gone, and the shell has nobody to talk to
+        except BrokenPipeError:  # the reader of our output has closed the pipe: end the shell
             raise
         except click.exceptions.Exit as ended:
             code = ended.exit_code
@@ -64,7 +64,7 @@ class Session:
         return code if isinstance(code, int) else exit_codes.OK
 
     def completed(self, words: list[str], ask: bool = False) -> list[str]:
-        """Words with all that goes without saying: the options of the shell, and the run, which a person may be asked for."""
+        """Add the implied words: the options of the shell, and the current run or, with `ask`, one that the person picks."""
         command, used = leaf(words)
         rest = words[used:]
         if isinstance(command, click.Group):
@@ -79,7 +79,7 @@ class Session:
         return [*words[:used], *shared, *rest]
 
     def _leaves_out(self, command: str, first: Any) -> bool:
-        """Whether what stands where a run is expected is a gate that the current run waits at, or a path into its state."""
+        """Return whether the word at the position of the run is an open gate of the current run, or a path into its state."""
         if command not in ("answer", "state") or not first or "@" in first or "~" in first:
             return False
         with self.app.open() as store:

@@ -1,6 +1,6 @@
-"""Lines that a person types at a terminal: a prompt with the current run, history, completion by TAB. Works without readline, too.
+"""Reads lines from a person at a terminal: a prompt with the current run, history, completion by TAB. Also works without readline.
 
-Ctrl-C ends the line, Ctrl-D the shell. A command's own questions are asked without history and completion.
+Ctrl-C discards the line, Ctrl-D ends the shell. Questions of a command have no history and no completion.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from everstep.cli.draw.text import cell
 from everstep.cli.shell.completing import offers
-from everstep.cli.shell.history import History, place
+from everstep.cli.shell.history import History, path
 from everstep.cli.shell.session import Session
 
 
@@ -29,7 +29,7 @@ readline = _load()
 
 def talk(session: Session) -> int:
     """Read and run lines until the person leaves."""
-    history = History(place(), session.app.mask.redactor)
+    history = History(path(), session.app.mask.redactor)
     _prepare(history)
     code = 0
     try:
@@ -45,7 +45,7 @@ def _run(session: Session, history: History, line: str) -> int:
         if history.add(line) and readline is not None:
             readline.add_history(line)
         return session.run(line)
-    except KeyboardInterrupt:  # it came when the command had just ended
+    except KeyboardInterrupt:  # it arrived just after the command ended
         return 0
 
 
@@ -60,7 +60,7 @@ def _lines(session: Session) -> Iterator[str]:
             session.app.out.say("")
             return
         except UnicodeDecodeError:
-            session.app.out.say("error: that is no text in UTF-8")
+            session.app.out.say("error: input must be UTF-8 text")
             continue
         yield line
 
@@ -70,7 +70,7 @@ def _read(session: Session) -> str:
     with _completion(session):
         if sys.stdout.isatty():
             return input(prompt)
-        with redirect_stdout(sys.stderr):  # a prompt is talk: data goes elsewhere
+        with redirect_stdout(sys.stderr):  # a prompt is not data: stdout is for data
             return input(prompt)
 
 
@@ -86,7 +86,7 @@ def _prepare(history: History) -> None:
 
 @contextmanager
 def _completion(session: Session) -> Iterator[None]:
-    """Completion holds for commands only."""
+    """Enable completion while a command line is read, not for questions of commands."""
     if readline is None:
         yield
         return
@@ -98,7 +98,7 @@ def _completion(session: Session) -> Iterator[None]:
 
 
 class _Completer:
-    """What readline asks: the first, the second, … completion of a word."""
+    """Gives readline the first, the second, … completion of a word."""
 
     def __init__(self, session: Session):
         self._session = session

@@ -1,6 +1,6 @@
-"""A line as commands and their words: quotes as in a POSIX shell, `;` between commands. No variables, no pipes, no I/O.
+"""Splits a line into commands and words: quotes as in a POSIX shell, `;` between commands. No variables, no pipes, no I/O.
 
-A `#` is a comment only at the beginning of a line: addresses of steps and gates have one inside.
+A `#` begins a comment only at the beginning of a line: addresses of steps and gates contain one.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import click
 
 
 def commands(line: str) -> list[list[str]]:
-    """The commands of a line, each as its words."""
+    """Return the commands of a line, each as a list of words."""
     if line.lstrip().startswith("#"):
         return []
     try:
         found = [shlex.split(part) for part in parts(line)]
     except ValueError as error:
-        raise click.UsageError(f"The line cannot be read: {str(error).lower()}.") from error
+        raise click.UsageError(f"Invalid line: {str(error).lower()}.") from error
     return [_plain(words) for words in found if words]
 
 
 def _plain(words: list[str]) -> list[str]:
-    """Words without `everstep`: hints name commands as they are typed outside."""
+    """Remove a leading `everstep`: hints name commands as they are typed outside the shell."""
     return (words[1:] or ["help"]) if words[0] == "everstep" else words
 
 
 def parts(line: str) -> list[str]:
-    """A line cut at each `;` that no quote and no backslash protects."""
+    """Split a line at each `;` that is not quoted or escaped."""
     out, quote, escaped = [""], "", False
     for character in line:
         if character == ";" and not quote and not escaped:

@@ -1,1 +1,1 @@
-"""One attempt at a run: what it writes, replays and ends with, and who may drive it."""
+"""One attempt at a run: what it writes, what it replays, how it ends, and which process may execute it."""

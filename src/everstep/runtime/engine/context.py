@@ -1,7 +1,7 @@
-"""Which run, and which step of it, the code of this thread or task is in. No I/O.
+"""The run, and the step of it, that the code of this thread or task belongs to. No I/O.
 
-A frame is one place where steps are counted: the run itself, or the inside of one step. Threads that `run.map` starts and tasks
-inherit it; a thread that the program starts on its own does not, and stands outside of any run unless it uses the handle.
+A frame counts steps: those of the run itself, or those inside one step. Threads that `run.map` starts and tasks inherit it. A thread that
+the program starts on its own does not, and belongs to no run unless it uses the handle.
 
 A context variable holds the frame. A generator shares that variable with its caller, so the variable alone can't tell which of two
 generators is running: `owner` knows, and `place` asks it when a run was opened inside a generator.
@@ -28,7 +28,7 @@ _NONE: Any = frozenset()
 
 
 class Frame:
-    """Counts the names that were used in one place. `handle` is what the program calls: the run, or its async face."""
+    """Counts the uses of each name, in a run or in a step. `handle` is the object that the program calls: the run, or its async face."""
 
     __slots__ = ("counts", "dead", "flow", "guests", "handle", "left", "outer", "owner", "path", "run", "ticket")
 
@@ -38,7 +38,7 @@ class Frame:
         self.path = path
         self.counts: dict[str, int] = {} if counts is None else counts
         self.ticket = ticket
-        self.dead = False  # the step was given up, and its thread goes on all the same
+        self.dead = False  # the step was given up, but its thread continues
         self.left = False  # the block of the run has ended
         self.outer: Frame | None = None  # of a run: the frame that was current when it was opened
         self.owner: FrameType | None = None  # of a run: the generator that opened it
@@ -47,11 +47,11 @@ class Frame:
 
     @property
     def awaits(self) -> bool:
-        """Whether the code here awaits what it calls."""
+        """Whether the code here awaits its calls."""
         return self.handle is not self.run.handle
 
     def address(self, name: str, key: str | None = None) -> str:
-        """The address of the next use of a name here."""
+        """Return the address of the next use of a name here."""
         if key is not None:
             return f"{self.path}{name}@{key}"
         number = self.counts.get(name, 0)
@@ -67,32 +67,32 @@ _warned: set[str] = set()
 
 
 def leave(token: Token[Frame | None]) -> None:
-    """Stand where one stood before a step. A coroutine that nobody waits for is closed by the garbage collector, in the context of
-    whoever it interrupts: there is nothing to put back there, and an error would be taken for the step's own."""
+    """Restore the frame that was current before a step. The garbage collector closes a coroutine that is never awaited in the context of the
+    code it interrupts: nothing needs to be restored there, and an error would look like one of the step."""
     with suppress(ValueError):
         frame.reset(token)
 
 
 def opened(change: int) -> None:
-    """One run more, or less, is open in this process."""
+    """Count the open runs of this process."""
     global _open_runs
     _open_runs += change
 
 
 def warn_if_stray(name: str) -> None:
-    """A step that is called in a thread which knows no run is not recorded; where runs are open, that is hardly meant."""
+    """Warn about a step that is called in a thread without a run: it is not recorded, which is hardly intended while runs are open."""
     if not _open_runs or name in _warned or threading.current_thread() is threading.main_thread():
         return
     _warned.add(name)
     warnings.warn(
-        f"step {name!r} was called in a thread that belongs to no run, so it is not recorded: use run.map, or start the thread with "
+        f"step {name!r} was called in a thread that belongs to no run, so it is not recorded. Use run.map, or start the thread with "
         "contextvars.copy_context().run",
         stacklevel=3,
     )
 
 
 def current() -> Any:
-    """The run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
+    """Return the run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
     from everstep.runtime.engine.owner import place
 
     here = place()

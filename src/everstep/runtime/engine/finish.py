@@ -1,7 +1,7 @@
-"""How an attempt at a run ends: what is decided about it, and the last commit, which says so.
+"""Ends an attempt at a run: decides how it ended, and makes the last commit.
 
-`leave` is all of it: the status, the last checkpoint, the letters and the lease go in one commit. An attempt that the store failed under is
-given back instead, see `give_back`. An error of the program goes before one of ours.
+`leave` does all of it: the status, the last checkpoint, the messages and the lease are in one commit. If the store failed under the attempt,
+the run is released instead, see `release`. An error of the program takes precedence over one of Everstep.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from everstep.codec.values import encode
 from everstep.errors import Conflict, EverstepError, Interrupted, LostLease, Suspended, Waiting
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
-from everstep.runtime.engine.give_back import give_back
+from everstep.runtime.engine.release import release_run
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.engine.store_trouble import trouble_in
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD
 from everstep.runtime.steps.retry import chance
-from everstep.runtime.waits.wake_callers import tell
+from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, pack
@@ -38,7 +38,7 @@ _EMPTY = b"\x90"
 
 
 class Ending(Shape):
-    """What the last commit of an attempt says. `status` None: the run is left as it is; `kind` None: without a checkpoint."""
+    """The content of an attempt's last commit. `status` None: the run keeps its status; `kind` None: without a checkpoint."""
 
     status: Status | None = None
     kind: str | None = None
@@ -60,22 +60,22 @@ def leave(run: Attempt, error: BaseException | None) -> None:
     """Record how an attempt ended, and close it."""
     error = end_of(run, stopped_by(error))
     _notice_trouble(run, error)
-    run.saves.stop_clock()  # nobody else commits from here on
+    run.saves.stop_clock()  # no other thread commits from here on
     try:
         if run.dry:
             return
         if run.failure is not None:
-            give_back(run)
+            release_run(run)
             _tell_broken(run, run.failure, error)
             return
         _end(run, error)
     except BaseException as trouble:
-        give_back(run, trouble)
+        release_run(run, trouble)
         if error is None or not isinstance(trouble, EverstepError):
             raise
-        error.add_note(f"Everstep could not record how run {run.id!r} ended: {trouble}")
+        error.add_note(f"Everstep could not record the end of run {run.id!r}: {trouble}")
     finally:
-        run.report.seconds = time.monotonic() - run.began  # for good
+        run.report.seconds = time.monotonic() - run.began  # final
         run.report.unused = run.replay.unused()
         run.close()
         run.fire("after_run", status=run.row.status if run.row else None)
@@ -96,9 +96,9 @@ def _end(run: Attempt, error: BaseException | None) -> None:
         for call in run.at_end:
             call()
         run.saver = None
-    tell_caller(run, ending)  # once more: a caller that looked between the two found the run open
+    tell_caller(run, ending)  # once more: a caller that checked between the two found the run open
     if made is not None:
-        if run.observers.active:  # only now it is known that there is one
+        if run.observers.active:  # only now is it known that there is a checkpoint
             span = run.observers.begin("checkpoint", run.id, str(made.number), kind=ending.kind)
             span.started = began
             run.observers.end(span)
@@ -106,22 +106,24 @@ def _end(run: Attempt, error: BaseException | None) -> None:
 
 
 def _tell_broken(run: Attempt, failure: EverstepError, error: BaseException | None) -> None:
-    """The store failed under this attempt; nothing was recorded of its end."""
-    told = run.writer.is_sync and isinstance(failure, (LostLease, Conflict))  # the call that met it raised it; the run is another's now
+    """Raise the store's failure, or add a note to the program's error; the end of this attempt was not recorded."""
+    told = run.writer.is_sync and isinstance(
+        failure, (LostLease, Conflict)
+    )  # already raised by the call that got it; another process has the run
     if error is None and not told:
         raise failure
     if isinstance(error, Exception) and error is not failure:
-        error.add_note(f"Run {run.id!r} was given back without an end, because the store failed: {failure.message}")
+        error.add_note(f"Run {run.id!r} was released and its end not recorded, because the store failed: {failure.message}")
 
 
 def _notice_trouble(run: Attempt, error: BaseException | None) -> None:
-    """A program that ended with the store's own trouble did not fail: this attempt ends, and the run can be resumed."""
+    """Set the failure if the program ended with an error of the store itself: the run did not fail and can be resumed."""
     if run.failure is None and error is not None and not run.dry:
         run.failure = trouble_in(error, run.store.backend.url, run.trouble)
 
 
 def ending_of(run: Attempt, error: BaseException | None) -> Ending:
-    """What the way in which a program left its run means for it."""
+    """Return what a program's way of leaving its run means for the run."""
     if error is None:
         ending = _succeeded(run)
     elif isinstance(error, Waiting):
@@ -148,7 +150,7 @@ def ending_of(run: Attempt, error: BaseException | None) -> Ending:
 
 
 def stopped_by(error: BaseException | None) -> BaseException | None:
-    """What stops a run, if that came out of a group of tasks together with others; otherwise the error itself."""
+    """Return the exception that stops a run, if it came in a group of tasks together with others; otherwise the error itself."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     inner = [stopped_by(one) for one in error.exceptions]
@@ -158,9 +160,9 @@ def stopped_by(error: BaseException | None) -> BaseException | None:
 
 
 def end_of(run: Attempt, error: BaseException | None) -> BaseException | None:
-    """What a program ended with. One that waits or was stopped is unwound: what it returns then, or raises because of that, is not its end.
+    """Return what a program ended with. A program that waits or was stopped is unwound: its result or error after that is not its end.
 
-    `gather(gate("a"), gate("b"), return_exceptions=True)` gives it the waits as results, and a program that looks at these may well raise an error.
+    `gather(gate("a"), gate("b"), return_exceptions=True)` returns the waits as results, and a program that inspects them may raise an error.
     """
     if error is not None and not isinstance(error, Exception):
         return error
@@ -168,7 +170,7 @@ def end_of(run: Attempt, error: BaseException | None) -> BaseException | None:
 
 
 def _sleep_well(run: Attempt) -> None:
-    """An answer to a gate that has not been asked yet does not wake a run that waits for something else."""
+    """Make sure that an answer to a gate that was not reached yet does not wake a run that waits for something else."""
     for name in list(run.letters.waiting):
         address = name.removeprefix("answer:")
         if name != address and address not in run.replay.requested and address not in run.replay.asked:
@@ -176,18 +178,18 @@ def _sleep_well(run: Attempt) -> None:
 
 
 def tell_caller(run: Attempt, ending: Ending) -> None:
-    """A child run that was resumed by itself wakes the run that called it. Told too early is no harm: the caller looks again."""
+    """Wake the caller of a child run that was resumed on its own. An early wake-up is harmless: the caller checks again."""
     assert run.row is not None
     if not run.options.driven and ending.status not in (None, Status.WAITING):
         wake_caller(run.store, run.row)
 
 
 def wake_caller(store: BaseStore, row: RunRow) -> None:
-    """Have the run that called a child look at it again."""
+    """Have the caller of a child run check it again."""
     if row.parent is None or row.parent_number != CHILD:
         return
     caller = store.backend.run(row.parent)
-    if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # one that runs may be about to wait for this one
+    if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # a running caller may be about to wait for this run
         now = clock.now_us()
         store.backend.post(
             Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
@@ -214,7 +216,7 @@ def _failed(run: Attempt, error: Exception) -> Ending:
         return ending
     row = run.live()[0]
     others = tuple(tag for tag in row.tags if tag != DEAD)
-    dead = others != row.tags  # all tries were used up, and somebody resumed it: it has as many again
+    dead = others != row.tags  # all attempts were used up, and the run was resumed by hand: it has as many again
     failures = ending.about["failures"] = 1 if dead else run.replay.failures + 1
     if retry.again(failures, error):
         due = clock.now_us() + int(retry.delay_after(failures, chance()) * 1e6)
@@ -230,19 +232,19 @@ def _failed(run: Attempt, error: Exception) -> Ending:
 
 
 def _add_loose(run: Attempt, ending: Ending) -> None:
-    """Name the failed steps that a resume runs again: those whose failure nothing recorded can depend on."""
+    """List the failed steps that a resume runs again: those whose failure no record can depend on."""
     if ending.status != Status.FAILED:
         return
     unseen, seen = run.branches.unseen(), run.branches.seen()
     if unseen:
         ending.about["steps"] = unseen
-    inner = [step for step in seen if not any(one.startswith(f"{step}/") for one in seen)]  # one around it only replays what it handled
+    inner = [step for step in seen if not any(one.startswith(f"{step}/") for one in seen)]  # a step around it only replays the handling
     if all(any(one.startswith(f"{outer}/") for one in inner) for outer in unseen):
         run.report.handled = inner
 
 
 def _leave_behind(run: Attempt, reason: str) -> None:
-    """Tasks that were not waited for, or were cancelled: how far their steps came is not known."""
+    """Record the steps of tasks that were not awaited, or were cancelled: how far they got is unknown."""
     if run.steps.flight:
         run.writer.put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": list(run.steps.flight)})), None)
 
@@ -250,14 +252,14 @@ def _leave_behind(run: Attempt, reason: str) -> None:
 def _interrupted(run: Attempt, error: Interrupted) -> Ending:
     _break_off(run, error.reason)
     if error.exit_code is not None:
-        return Ending(None, "interrupt")  # still running, and nobody drives it: whoever comes next goes on
+        return Ending(None, "interrupt")  # the status stays running without an owner: the next process resumes it
     if error.reason.startswith("cancel"):
         return Ending(Status.CANCELLED, "interrupt", error.reason)
     return Ending(Status.WAITING, "interrupt", error.reason)
 
 
 def _break_off(run: Attempt, reason: str) -> None:
-    """Note which steps have no end: the next attempt cannot know how far they came."""
+    """Record which steps have no end: the next attempt cannot know how far they got."""
     steps = [*run.steps.flight, *run.steps.take_back_given_up()]
     if steps or run.options.workflow or not run.options.plain or run.root.counts:
         run.writer.put("event", pack(EventEntry.of("interrupted", {"reason": reason, "steps": steps})), None)
@@ -265,7 +267,7 @@ def _break_off(run: Attempt, reason: str) -> None:
 
 
 def _announce(run: Attempt, ending: Ending) -> Saved | None:
-    """Tell hooks of the checkpoint that ends an attempt, if there will be one. Gives what had to be built to know that, for `end`."""
+    """Call the hooks of the checkpoint that ends an attempt, if there will be one. Return what was built to find out, for `end`."""
     if ending.kind is None or run.failure is not None or not run.options.hooks.wanted("before_checkpoint"):
         return None
     saved, saver = None, run.live()[1]
@@ -283,7 +285,7 @@ def _announce(run: Attempt, ending: Ending) -> Saved | None:
         again = _built(saver)
         if again is not None and again.delta == _EMPTY:
             return saved
-        saver.lost()  # a hook changed the state: what is saved has to say everything
+        saver.lost()  # a hook changed the state: the whole state has to be saved
         return None
 
 
@@ -291,17 +293,17 @@ def _built(saver: Saver) -> Saved | None:
     try:
         return saver.build(thorough=True)
     except EverstepError:
-        return None  # `end` meets the same trouble, and reports it
+        return None  # `end` gets the same error, and reports it
 
 
 def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint | None:
-    """The last checkpoint, the status and the lease, in one commit."""
+    """Write the last checkpoint, the status and the end of the lease, in one commit."""
     run.writer.catch_up()
     row, saver = run.live()
     if run.writer.stale:
         saver.lost()
         saved = None
-    _find_base(run, row)
+    _find_resume_point(run, row)
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.entries(run.writer.entries)
     chain.chunks(ending.chunks)
@@ -314,7 +316,7 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
     run.writer.entries = []
     run.row = commit.run
     if ending.status in _ENDED and (waiting or _has_caller(run)):
-        tell(run.store.backend, run.store.framer, commit.run)
+        wake_waiters(run.store.backend, run.store.framer, commit.run)
     elif ending.status not in _ENDED and waiting != _expected(run, commit):
         _obey_late(run)
     if unsaved is not None:
@@ -323,12 +325,12 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
 
 
 def _expected(run: Attempt, commit: Commit) -> int:
-    """How many letters there are after a commit, if none came since this attempt last looked."""
+    """Return how many messages there are after a commit, if none came since this attempt last checked."""
     return len(run.letters.waiting.keys() - set(commit.read) | {letter.name for letter in commit.letters})
 
 
 def _obey_late(run: Attempt) -> None:
-    """A cancellation that came while the attempt ended found its lease held, and nobody would read its letter."""
+    """Apply a cancellation that came while the attempt ended: it found the lease held, and no process would read its message."""
     assert run.row is not None
     letter = next((one for one in run.store.backend.letters(run.row.id) if one.name == "cancel"), None)
     if letter is not None:
@@ -339,21 +341,21 @@ def _obey_late(run: Attempt) -> None:
 
 
 def _has_caller(run: Attempt) -> bool:
-    """Whether this is a child run that was resumed by itself, so that its caller may wait for it."""
+    """Whether this is a child run that was resumed on its own, so that its caller may wait for it."""
     row = run.live()[0]
     return row.parent is not None and row.parent_number == CHILD and not run.options.driven
 
 
-def _find_base(run: Attempt, row: RunRow) -> None:
-    """A signal may have come when the program's newest checkpoint was made, and before that was noted here."""
-    if signals.seen(run) is None or not row.checkpoints or run.saves.base == row.checkpoints:
+def _find_resume_point(run: Attempt, row: RunRow) -> None:
+    """Find the resume point: a signal may have come after the program's newest checkpoint was saved, and before that was noted here."""
+    if signals.seen(run) is None or not row.checkpoints or run.saves.resume_point == row.checkpoints:
         return
     if asked_for(checkpoint_record(run.store.backend, row, row.checkpoints).own):
-        run.saves.base = row.checkpoints
+        run.saves.resume_point = row.checkpoints
 
 
 def _add_last_checkpoint(run: Attempt, chain: Chain, saver: Saver, ending: Ending, saved: Saved | None) -> EverstepError | None:
-    """The checkpoint that ends an attempt, unless the newest one says the same. A state that cannot be stored is reported, not obeyed."""
+    """Add the checkpoint that ends an attempt, unless the newest one has the same state. If the state cannot be stored, return the error."""
     if ending.kind is None:
         return None
     try:
@@ -370,7 +372,7 @@ def _add_last_checkpoint(run: Attempt, chain: Chain, saver: Saver, ending: Endin
 
 
 def _is_new(run: Attempt, saver: Saver, kind: str) -> bool | None:
-    """Whether a last checkpoint would say something new; None if only building it can tell. A workflow that was only played back says nothing new."""
+    """Whether a last checkpoint would contain something new; None if only building it can tell. For a workflow that was only replayed, False."""
     row = run.live()[0]
     if run.saves.steps_since or run.writer.entries:
         return True
@@ -382,4 +384,4 @@ def _is_new(run: Attempt, saver: Saver, kind: str) -> bool | None:
 
 
 def _is_empty(run: Attempt, saved: Saved) -> bool:
-    return saved.delta == _EMPTY and saved.base is None and run.saves.base == run.live()[0].checkpoints
+    return saved.delta == _EMPTY and saved.base is None and run.saves.resume_point == run.live()[0].checkpoints

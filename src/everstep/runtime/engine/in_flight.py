@@ -1,4 +1,4 @@
-"""The commits of a run that are in flight, and the threads that wait until there are fewer. A set, not a number: Ctrl-C can settle a commit twice."""
+"""The commits of a run in flight, and the threads that wait until there are fewer. A set, not a number: Ctrl-C can settle a commit twice."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from everstep.backends.contract.core import Committed, Outcome
 from everstep.threads.wakeup import Nudge
 
-_MOMENT = 0.5  # seconds: a signal that comes just before a wait is heard after it
+_MOMENT = 0.5  # seconds: a signal that comes just before a wait is handled after it
 
 
 class Underway:
-    """Commits in flight. Any thread may add or settle one; settled twice, it counts once."""
+    """Commits in flight. Any thread may add or settle one; settling it twice is harmless."""
 
     def __init__(self) -> None:
         self._sleepers: list[Nudge] = []
@@ -25,12 +25,12 @@ class Underway:
         self._way.add(commit)
 
     def settled(self, commit: object) -> None:
-        self._way.discard(commit)  # first: a waiter that is not woken looks for itself after a moment
+        self._way.discard(commit)  # first: a waiter that is not woken checks by itself after a moment
         for sleeper in self._sleepers.copy():
             sleeper.give()
 
     def wait(self, most: int) -> None:
-        """Until there are so many at most."""
+        """Wait until there are at most so many."""
         if len(self._way) <= most:
             return
         nudge = Nudge()
@@ -43,10 +43,10 @@ class Underway:
 
 
 class Waiter:
-    """Waits for a commit that another thread leads."""
+    """Waits for a commit that another thread makes."""
 
-    def __init__(self, hear: Callable[[Committed], None]) -> None:
-        self._hear = hear
+    def __init__(self, on_commit: Callable[[Committed], None]) -> None:
+        self._on_commit = on_commit
         self._done = Nudge()
         self._error: BaseException | None = None
 
@@ -54,7 +54,7 @@ class Waiter:
         if isinstance(outcome, BaseException):
             self._error = outcome
         else:
-            self._hear(outcome)
+            self._on_commit(outcome)
         self._done.give()
 
     def wait(self) -> None:

@@ -1,8 +1,8 @@
-"""What one attempt writes: commits, built and handed over in one order, and taken back when they were not made.
+"""Writes the commits of one attempt: builds them, hands them over in order, and takes them back if they were not made.
 
-Holds the journal entries that wait for the next commit, and the commits that are on their way (`async` and `exit`). Keeps the attempt's row and
-live state at what is believed to be stored. Relies on the backend to order and fence. One thread at a time saves the state; journal entries
-may come from any. Decides nothing: `Saves`, `steps.record` and `finish` say what is to be written.
+Holds the journal entries that wait for the next commit, and the commits in flight (`async` and `exit`). Keeps the attempt's row and live state
+equal to what should be stored. Relies on the backend to order and fence. One thread at a time saves the state; journal entries may come
+from any. Decides nothing: `Saves`, `steps.record` and `finish` decide what to write.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class JournalWriter:
         self._attempt = attempt
         self._store = attempt.store
         self.is_sync = attempt.durability == "sync"  # a commit is durable when the call that makes it returns
-        self._keeps = attempt.durability == "exit"  # commits are kept back until the run is left
+        self._keeps = attempt.durability == "exit"  # commits are kept back until the run is closed
         self.lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self.entries: list[Entry] = []
-        self.stale = False  # a checkpoint was made that the live state's account of its changes knows nothing of
-        self.heard: int | None = None  # how many letters there were after the newest commit that was made
-        self._heard_at = 0  # the place of that commit
+        self.stale = False  # a checkpoint was made that the live state's list of changes does not know
+        self.messages: int | None = None  # how many messages there were after the newest commit
+        self._messages_at = 0  # the sequence number of that commit
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
 
     def put(self, kind: str, content: bytes, address: str | None, chunks: Any = ()) -> None:
-        """Have an entry go with the next commit."""
-        with self.lock:  # otherwise a commit that another thread is building could throw the entry away
+        """Add an entry to the next commit."""
+        with self.lock:  # otherwise a commit that another thread is building could drop the entry
             self.entries.append(Entry(kind, content, address, chunks))
 
     # Building.
@@ -70,7 +70,7 @@ class JournalWriter:
     def prepare(
         self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any, header: dict[str, Any]
     ) -> Commit:
-        """Build the commit of a checkpoint and take it as done; `undo` takes that back."""
+        """Build the commit of a checkpoint and treat it as done; `undo` takes that back."""
         self.refuse_second_saver()
         try:
             self._user = get_ident()
@@ -95,7 +95,7 @@ class JournalWriter:
             self._user = None
 
     def note(self) -> Commit:
-        """Build a commit of journal entries alone."""
+        """Build a commit of journal entries only."""
         attempt = self._attempt
         row, _ = attempt.live()
         attempt.refuse_broken()
@@ -109,7 +109,7 @@ class JournalWriter:
     # Handing over.
 
     def commit(self, build: Callable[[], Commit], hand_over: Callable[[Commit], None] | None = None) -> Commit:
-        """Build a commit and hand it over, by default until it is as durable as this run is; one that is not even taken was not made."""
+        """Build a commit and hand it over, by default until it is as durable as this run requires. If that raises, take it back."""
         self.lock.check()
         commit = None
         with self.lock:
@@ -125,22 +125,22 @@ class JournalWriter:
 
     def make_durable(self, commit: Commit) -> None:
         if self.is_sync:
-            self.hear(commit, self._store.backend.commit(commit))
+            self.note_messages(commit, self._store.backend.commit(commit))
         else:
             self.defer(commit)
 
-    def hear(self, commit: Commit, committed: Committed) -> None:
-        """Note how many letters there are after a commit. Answers of other threads may arrive late: the newest commit counts."""
-        if commit.run.head_seq >= self._heard_at:
-            self._heard_at, self.heard = commit.run.head_seq, committed.waiting
+    def note_messages(self, commit: Commit, committed: Committed) -> None:
+        """Note how many messages there are after a commit. Outcomes may arrive late from other threads: the newest commit counts."""
+        if commit.run.head_seq >= self._messages_at:
+            self._messages_at, self.messages = commit.run.head_seq, committed.waiting
 
     def write_entries(self) -> None:
-        """Make what was put up durable, without a checkpoint."""
+        """Make the pending entries durable, without a checkpoint."""
         self.commit(self.note)
         self._attempt.letters.look_after_commit()
 
     def flush(self) -> None:
-        """Return when all that was put up is durable; raise if something could not be made so."""
+        """Return when all pending entries are durable; raise if something could not be saved."""
         self.lock.check()
         self._attempt.live()
         if self.entries:  # otherwise they wait for the next commit, and a kill before it loses them
@@ -159,10 +159,10 @@ class JournalWriter:
         self._underway.wait(MOST_BEHIND - 1)
 
     def defer(self, commit: Commit) -> None:
-        """Take a commit that need not be durable yet."""
+        """Accept a commit that need not be durable yet."""
         if self._keeps:
             if len(self._behind) >= MOST_KEPT:
-                self.catch_up()  # before this one is taken: if the disk is full, this one was not made, and the others still wait
+                self.catch_up()  # before this one is accepted: if the disk is full, this one was not made, and the others still wait
             self._behind.append(commit)
             return
         self._underway.wait(MOST_BEHIND - 1)
@@ -171,26 +171,26 @@ class JournalWriter:
             self._underway.sent(sent)
             submit(self._store.backend, commit, lambda outcome: self._settle(commit, sent, outcome))
         except BaseException as error:
-            self._underway.settled(sent)  # nobody else will
+            self._underway.settled(sent)  # no other thread does it
             self._settle(commit, sent, error)
             raise
 
     def _settle(self, commit: Commit, sent: object, outcome: Outcome) -> None:
-        """Once, or again if there was no memory: what failed is known before it is taken for settled."""
+        """Settle a commit, possibly twice if memory was short. The failure is stored before the commit counts as settled."""
         if not isinstance(outcome, BaseException):
-            self.hear(commit, outcome)
+            self.note_messages(commit, outcome)
         elif self._attempt.failure is None:
             self._attempt.broken_by(outcome if isinstance(outcome, EverstepError) else EverstepError(str(outcome), written="unknown"))
         self._underway.settled(sent)
 
     def catch_up(self) -> None:
-        """Return when every commit that was handed over is durable; raise if one could not be made so."""
+        """Return when every accepted commit is durable; raise if one could not be saved."""
         attempt = self._attempt
         attempt.live()
         if self._behind:
             joined = _joined(self._behind)
             try:
-                self.hear(joined, self._store.backend.commit(joined))
+                self.note_messages(joined, self._store.backend.commit(joined))
             except BaseException as error:
                 if _is_answer(error) or not self._happened(joined):
                     attempt.met(error)
@@ -202,19 +202,19 @@ class JournalWriter:
     # Taking back.
 
     def take_back(self, commit: Commit | None, before: RunRow | None, error: BaseException) -> None:
-        """A commit was not made, or may not have been; it may not even have been built."""
+        """Restore the state before a commit that was not made, or may not have been; it may not even have been built."""
         saver = self._attempt.saver
         if commit is not None:
             self.undo(commit, error)
-        elif saver is not None and not _is_answer(error):  # Ctrl-C between building and knowing it
+        elif saver is not None and not _is_answer(error):  # Ctrl-C between building the commit and returning it
             self._attempt.row = before
             saver.lost()
 
     def undo(self, commit: Commit, error: BaseException) -> None:
-        """A commit was not made, or nobody knows: what is believed to be stored goes back to before it."""
+        """Restore row and state as they were before a commit that was not made, or whose outcome is unknown."""
         attempt = self._attempt
         if attempt.saver is None:
-            return  # a task was cancelled while it waited, and has left the run since
+            return  # a task was cancelled while it waited, and the run was closed since
         with self.lock:
             row, saver = attempt.live()
             if not _is_answer(error) and self._happened(commit):
@@ -224,20 +224,20 @@ class JournalWriter:
             if any(record.kind == _CHECKPOINT for record in commit.records):
                 saver.lost()
             if self._behind and self._behind[-1] is commit:
-                return  # Ctrl-C came when it was on its way
+                return  # Ctrl-C came after it was accepted
             self.entries[:0] = [Entry(r.kind, r.content(), r.note) for r in commit.records if r.body and _was_seen(r)]
             attempt.letters.put_back(commit)
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
-                attempt.broken_by(error)  # fenced, or the disk failed: this handle writes no more
+                attempt.broken_by(error)  # fenced, or the disk failed: this handle must not write any more
 
     def _happened(self, commit: Commit) -> bool:
-        """Settle an unknown outcome: the check of the row tells this commit from any other."""
+        """Find out an unknown outcome: the check of the row identifies this commit."""
         stored = self._store.backend.run(commit.run.id)
         return stored is not None and stored.check == commit.run.check
 
 
 def _joined(commits: deque[Commit]) -> Commit:
-    """One commit that says what several in a row say."""
+    """Return one commit with the content of several in a row."""
     return Commit(
         commits[-1].run, commits[0].was, [r for c in commits for r in c.records], [c for b in commits for c in b.chunks],
         [x for c in commits for x in c.letters], [n for c in commits for n in c.read],
@@ -245,18 +245,18 @@ def _joined(commits: deque[Commit]) -> Commit:
 
 
 def _is_answer(error: BaseException) -> bool:
-    """Whether an error says what became of a save. One that a signal handler raised in the middle of it does not, nor does Ctrl-C."""
+    """Whether an error tells the outcome of a save. Ctrl-C does not, nor an error that a signal handler raised in the middle of it."""
     return isinstance(error, EverstepError) and not isinstance(error, Reentered) and not interrupts(error)
 
 
 def check_durability(durability: Any) -> Durability:
     if durability not in ("sync", "async", "exit"):
-        raise InvalidArgument(f"{durability!r} is no durability", remedy="Use sync, async or exit.")
+        raise InvalidArgument(f"durability must be sync, async or exit, got {durability!r:.60}", remedy="Use sync, async or exit.")
     return cast(Durability, durability)
 
 
 def _was_seen(record: Record) -> bool:
-    """Whether the program relies on an entry already. The end of a step is not: it is raised there that it could not be recorded."""
+    """Whether the program relies on an entry already. Not on the end of a step: its call raises that it could not be recorded."""
     if record.kind == _STEP:
         flags = open_as(record, StepEntry).flags
         return bool(flags.get("value") or flags.get("why"))

@@ -1,6 +1,6 @@
 """Keeps the leases of one open store alive: one worker, one thread, one small write every few seconds while any run is open.
 
-The right itself is checked by the backend at each commit (the epoch). This only keeps others from taking over a live owner.
+The backend checks the lease itself at each commit (the epoch). This only keeps other processes from taking over a live owner.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from everstep.threads.background import Service
 from everstep.threads.guard import LEASES, Guard
 
 T = TypeVar("T")
-TTL_SECONDS = 12.0  # a machine that vanished is noticed in less than 15 seconds
+TTL_SECONDS = 12.0  # a machine that vanished is detected in less than 15 seconds
 _MOST_TAKEN = 10_000
 
 
 class HasBackend(Protocol):
-    """A store, as far as leases need one."""
+    """The part of a store that leases need."""
 
     backend: Backend
 
@@ -38,16 +38,16 @@ class Keeper:
         self._ttl_us = int(ttl * 1_000_000)
         self._lock = Guard(LEASES)
         self._held = 0
-        self._known_until = 0  # by the boot clock: what the backend was told of this worker
+        self._known_until = 0  # by the boot clock: the expiry that the backend has for this worker
         self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
         self._taking = 0  # leases that are being taken
-        self._owed: dict[str, Callable[[], None]] = {}  # what gives leases back that could not be given back yet
+        self._owed: dict[str, Callable[[], None]] = {}  # functions that release leases which could not be released yet
         self._service = Service(self._renew, every=ttl / 3)
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
 
     @property
     def _backend(self) -> Backend:
-        """The one that the store has now: a wrapper may have been put around it."""
+        """The store's current backend: it may have been wrapped since."""
         return self._store.backend
 
     def acquire(self, run: str) -> RunRow:
@@ -61,7 +61,7 @@ class Keeper:
         return row
 
     def attend(self, again: bool = False) -> None:
-        """Be known as alive until `released`, also while no run is held. `again`: it was counted before, and may have been forgotten."""
+        """Keep this worker alive until `released`, also while it holds no run. `again`: it was counted before, and may have been removed."""
         with self._lock:
             self._extend()
             self._service.start()
@@ -82,13 +82,13 @@ class Keeper:
             self._taking -= 1
 
     def _begin(self, run: str) -> None:
-        """Before a lease is taken: one that nobody renews is worse than none."""
+        """Prepare to take a lease: a lease that is not renewed is worse than none."""
         self._extend()
         self._settle(run)
         self._service.start()
 
     def _counted(self, run: str, take: Callable[[], T]) -> T:
-        """Take a lease, with nobody kept waiting who takes another one. One that may have been taken is given back later: this process lives."""
+        """Take a lease without blocking threads that take another. One that may have been taken is released later, because this process is alive."""
         with self._lock:
             self._held += 1
             self._taking += 1
@@ -103,7 +103,7 @@ class Keeper:
             raise
 
     def claim(self, queues: Sequence[str], workflows: Sequence[str], most: int, without: Sequence[str]) -> list[Claimed]:
-        """Runs of queues, each with its lease."""
+        """Claim queued runs, each with its lease."""
         self._lock.check()
         with self._lock:
             self._extend()
@@ -121,18 +121,18 @@ class Keeper:
             del self._taken[next(iter(self._taken))]
 
     def unknown(self) -> list[RunRow]:
-        """Runs of queues that are this worker's, and that nobody here knows of: the answer that gave them was lost."""
+        """Return queued runs that this worker holds without knowing: the answer to their claim was lost."""
         self._lock.check()
         with self._lock:
             if self._taking:
-                return []  # one of them may be among these; there is another time
+                return []  # it may be among these; the next check decides
             held = {run: self._backend.run(run) for run in self._backend.held_by(self.worker.id)}
             self._taken = {run: epoch for run, epoch in self._taken.items() if run in held}
             ours = [row for row in held.values() if row is not None and row.worker == self.worker.id]
             return [row for row in ours if self._taken.get(row.id) != row.epoch]
 
     def release(self, row: RunRow) -> None:
-        """Give a lease back. Where that cannot be written now (a full disk), it is made up for: this process lives, so nobody could take over."""
+        """Release a lease. If that cannot be written now (a full disk), it is done later: no process could take over from a live one."""
         try:
             self._backend.release(row)
         except EverstepError:
@@ -140,7 +140,7 @@ class Keeper:
             raise
 
     def owe(self, run: str, settle: Callable[[], None]) -> None:
-        """Have a lease given back as soon as the store can be written; before that, this process cannot open the run again."""
+        """Release a lease as soon as the store can be written; before that, this process cannot open the run again."""
         with self._lock:
             self._owed[run] = settle
 
@@ -151,11 +151,11 @@ class Keeper:
 
     @property
     def owes(self) -> bool:
-        """Whether leases are still to be given back."""
+        """Whether leases are still to be released."""
         return bool(self._owed)
 
     def settle(self, run: str) -> None:
-        """Give back now what is owed of a run, and before it what was owed earlier: a child run before its caller."""
+        """Release the lease of a run now, after those that were owed earlier: a child run before its caller."""
         with self._lock:
             for earlier in list(self._owed)[: list(self._owed).index(run) + 1] if run in self._owed else ():
                 self._settle(earlier)
@@ -166,7 +166,7 @@ class Keeper:
             del self._owed[run]
 
     def released(self) -> None:
-        """One run less is open; the thread ends with the store, and sleeps while there is nothing to renew."""
+        """Count one open run less; the thread ends with the store, and sleeps while there is nothing to renew."""
         with self._lock:
             self._held -= 1
 
@@ -189,5 +189,5 @@ class Keeper:
                 for run in list(self._owed):
                     self._settle(run)
             except EverstepError:
-                # Best effort: the next commit meets the same trouble and reports it; without renewal others may take over, which the epoch makes safe.
+                # Best effort: the next commit gets the same error and reports it. Without renewal others may take over, which the epoch makes safe.
                 return

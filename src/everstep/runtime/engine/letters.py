@@ -1,8 +1,8 @@
-"""The letters of one attempt: those that have come for its run, and those that go with its next commit.
+"""The messages of one attempt: those that have come for its run, and those that go with its next commit.
 
-Operators, callers, child runs and timers write to a run by letter. An attempt looks when it is opened, after a commit that finds more or fewer of
-them than before, and while it waits. `read` and `outgoing` go with the next commit, which removes the one and posts the other. Decides
-nothing about what a letter means, but for a step that is to be retried.
+Operators, callers, child runs and timers send messages to a run. An attempt checks them when it is opened, after a commit that finds another
+number of them, and while it waits. The next commit removes those in `read` and posts those in `outgoing`. Does not interpret messages,
+except for a step that must be retried.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 
 class Letters:
-    """What has come and what is to go. Changed under the writer's lock where a commit could be built meanwhile."""
+    """The messages that came and those to send. Changed under the writer's lock if a commit could be built meanwhile."""
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
         self.waiting: dict[str, Letter] = {}  # by name; without those that were read
         self.read: list[str] = []
         self.outgoing: list[Letter] = []
-        self.known = 0  # how many there were at the last look
+        self.known = 0  # how many there were at the last check
         self.looked_at = time.monotonic()
 
     def take(self, name: str) -> Letter | None:
-        """A letter that is dealt with; the next commit removes it."""
+        """Take a message that is handled; the next commit removes it."""
         letter = self.waiting.pop(name, None)
         if letter is not None:
             self.read.append(name)
         return letter
 
     def send(self, name: str, due: int | None, content: object = None, at: int | None = None) -> None:
-        """Write to the run itself, with the next commit: a letter with `due` wakes it then."""
+        """Send a message to the run itself, with the next commit: a message with `due` wakes it then."""
         attempt = self._attempt
         body = attempt.store.framer.wrap(encode(content))
         self.outgoing.append(
@@ -51,37 +51,37 @@ class Letters:
         )
 
     def keep_asleep(self, name: str) -> None:
-        """Keep a letter, so that there is never a second one of its name; but it no longer wakes the run."""
+        """Keep a message, so that there is never a second one of its name; but it no longer wakes the run."""
         letter = self.waiting.get(name)
         if letter is not None and letter.due is not None:
             self.read.append(letter.name)
             self.outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body, self._attempt.store.backend.seal))
 
     def carry(self, commit: Commit) -> Commit:
-        """Give a commit the letters that go with it."""
+        """Add to a commit the messages that go with it."""
         if self.outgoing or self.read:
             commit.letters, self.outgoing = self.outgoing, []
             commit.read, self.read = self.read, []
         return commit
 
     def put_back(self, commit: Commit) -> None:
-        """A commit was not made: its letters go with the next one."""
+        """Restore the messages of a commit that was not made: they go with the next one."""
         self.read[:0] = commit.read
         self.outgoing[:0] = commit.letters
 
     def put_back_read(self, letter: Letter) -> None:
-        """What a letter asks for could not be recorded: it still holds, and no later commit may take it away."""
+        """Restore a message whose request could not be recorded: it is still valid, and no later commit may remove it."""
         self.read = [name for name in self.read if name != letter.name]
         self.waiting[letter.name] = letter
 
     def look_after_commit(self) -> None:
-        """Look, if there are more or fewer letters than at the last look. A commit that is on its way cannot tell: the last one that was made does."""
-        heard = self._attempt.writer.heard
-        if heard is not None and heard != self.known:
+        """Check the messages if their number changed since the last check. Only commits that are done report the number."""
+        count = self._attempt.writer.messages
+        if count is not None and count != self.known:
             self.look_if_possible()
 
     def look_if_possible(self) -> None:
-        """Letters that cannot be read now are read later. The next commit meets the same trouble and reports it."""
+        """Check the messages, or do it later if they cannot be read now. The next commit gets the same error and reports it."""
         with suppress(StoreError):
             self.look()
 
@@ -97,7 +97,7 @@ class Letters:
             self.take(name)
 
     def _retry(self, address: str) -> None:
-        """An operator wants a failed step tried again."""
+        """Have a failed step run again, as an operator asked."""
         replay = self._attempt.replay
         forget(replay.recorded(address))
         replay.retry(address)
@@ -106,11 +106,11 @@ class Letters:
 
 def verified(row: RunRow, letter: Letter, seal: Seal) -> Letter:
     if letter.digest(seal) != letter.check or letter.key != row.key:
-        raise DamagedRun(f"the letter {letter.name!r} to run {row.id!r} does not match its digest")
+        raise DamagedRun(f"the message {letter.name!r} to run {row.id!r} does not match its digest")
     return letter
 
 
-def told(letter: Letter, framer: Framer) -> str:
-    """What an operator wants, and why."""
+def request_in(letter: Letter, framer: Framer) -> str:
+    """Return what an operator asked for, and why."""
     reason = decode(framer.unwrap(letter.body))
     return f"{letter.name}: {reason}" if reason else letter.name

@@ -1,6 +1,6 @@
-"""How an attempt begins: it takes the run's lease, or makes the run, reads what was recorded, and says that the run is running.
+"""Begins an attempt: takes the run's lease, or creates the run, reads what was recorded, and sets the status to running.
 
-A run that could not be opened is given back. What its last driver left behind is counted before anything that could kill this process, too.
+A run that could not be opened is released. A crash of its last process is counted before anything that could kill this process, too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from everstep.records import RunRow, Status
 from everstep.runtime.engine import replay as replays
 from everstep.runtime.engine.context import opened
 from everstep.runtime.engine.finish import Ending, end, tell_caller
-from everstep.runtime.engine.give_back import give_back_unopened
-from everstep.runtime.engine.letters import told
+from everstep.runtime.engine.letters import request_in
+from everstep.runtime.engine.release import release_unopened
 from everstep.runtime.engine.replay import Replay, republish
 from everstep.runtime.limits import deaths
 from everstep.runtime.limits.account import Account
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 
 
 def open_attempt(run: Attempt) -> None:
-    """All of opening that may be done in another thread."""
+    """Open an attempt. May be called in another thread than the program's."""
     try:
         _take(run)
     except AttemptLost as lost:
-        raise lost.error from lost  # no code of the program has run that could take it for its own
+        raise lost.error from lost  # no code of the program has run that could catch it
     opened(1)
 
 
 def abandon(run: Attempt) -> None:
-    """Let go of a run that was opened and never used."""
+    """Release a run that was opened and never used."""
     row, _ = run.live()
     run.close()
     run.keeper.release(row)
 
 
 def _take(run: Attempt) -> None:
-    """Get the lease, read what is recorded, and say that the run is running."""
+    """Take the lease, read what is recorded, and set the status to running."""
     held = run.options.held
     if held is not None and held.row is not None:
         row = held.row
-        # Who died with it may be forgotten where another worker took it meanwhile and could not drive it.
+        # The crash before may not be recorded if another worker took the run meanwhile and could not execute it.
         run.unsure = held.before is not None or (held.deaths > 0 and row.status == Status.RUNNING)
         died = held.before is not None
     else:
@@ -68,8 +68,8 @@ def _take(run: Attempt) -> None:
             return
         died = first.worker is not None and run.store.backend.holder(first) is None
         row = verified(run.keeper.acquire(first.id), run.store.backend.seal)
-        run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last driver never gave it back, or nobody knows
-    with _given_back_on_error(run, row):
+        run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last process never released it, or that is unknown
+    with _released_on_error(run, row):
         _refuse_overtaken(run, row)
         if died and run.options.workflow:
             row = _count_death(run, row)
@@ -81,7 +81,7 @@ def _take(run: Attempt) -> None:
 
 
 def _count_death(run: Attempt, row: RunRow) -> RunRow:
-    """Before anything that could kill this process, too: write down that the last one died. After too many, the run is given up."""
+    """Record that the last process died, before anything that could kill this one, too. After too many deaths, the run is given up."""
     store, held = run.store, run.options.held
     found = deaths.with_one_more(store.backend, row)
     if held is not None:
@@ -99,43 +99,43 @@ def _find(run: Attempt) -> RunRow | None:
 
 
 def _create(run: Attempt) -> RunRow | None:
-    """Make the run: its lease comes with it, and there is nothing to read. The row of another one that was made at the same time."""
+    """Create the run: its lease comes with it, and there is nothing to read. Return the row if another process created it at the same time."""
     id, _, fields = run.given
     lease = {"epoch": 1, "worker": run.keeper.worker.id, "since": clock.now_us()}
     commit = run.store.first_commit(id, fields, run.options.about, run.options.chunks, **lease)
     try:
         run.keeper.create(commit)
-    except RunExists:  # somebody else was faster; the lease says who may go on
+    except RunExists:  # another process was faster; the lease decides which of them continues
         return find_run(run.store.backend, commit.run.id)
-    with _given_back_on_error(run, commit.run):
+    with _released_on_error(run, commit.run):
         run.fire("before_run", row=commit.run)
         _ready(run, commit.run, replays.begun(commit.records))
     return None
 
 
 @contextmanager
-def _given_back_on_error(run: Attempt, row: RunRow) -> Iterator[None]:
+def _released_on_error(run: Attempt, row: RunRow) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
         run.not_opened()
         run.keeper.released()
-        give_back_unopened(run, row, error)
+        release_unopened(run, row, error)
         raise
 
 
 def _refuse_overtaken(run: Attempt, row: RunRow) -> None:
-    """Somebody may have driven the run between the look at it and the lease: what that came to is not to be driven once more."""
+    """Refuse a run that another process executed between the check and the lease: its outcome must not be executed once more."""
     seen = run.options.seen
     if seen is None or row.head_seq == seen or row.status in (Status.RUNNING, Status.QUEUED):
         return
     run.row = row
     _refuse_other_input(run, row, replays.content(checked(run.store.backend, row, 1, 1)[0]))
-    raise Interrupted(row.id, "another process has driven it meanwhile")
+    raise Interrupted(row.id, "another process has executed it meanwhile")
 
 
 def _refuse_other_input(run: Attempt, row: RunRow, said: dict[str, Any]) -> None:
-    """Two that start one id at the same time must mean the same."""
+    """Refuse another workflow or input: two processes that start one id at the same time must agree."""
     about, same, recorded = run.options.about, run.options.same, said.get("input_digest")
     if not about:
         return
@@ -145,20 +145,20 @@ def _refuse_other_input(run: Attempt, row: RunRow, said: dict[str, Any]) -> None
 
 
 def _refuse_workflow(run: Attempt, row: RunRow) -> None:
-    """A workflow's journal means nothing to another program."""
+    """Refuse a workflow's run: another program cannot use its journal."""
     if row.workflow is not None and "workflow" in replays.content(checked(run.store.backend, row, 1, 1)[0]):
         raise InvalidArgument(
-            f"run {row.id!r} is a run of the workflow {row.workflow!r}", remedy="Go on with store.resume(run_id), or fork it."
+            f"run {row.id!r} belongs to the workflow {row.workflow!r}", remedy="Continue it with store.resume(run_id), or fork it."
         )
 
 
 def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
-    """Read what was recorded, and be open."""
+    """Read what was recorded, and open the attempt."""
     backend, options = run.store.backend, run.options
     if not options.workflow and fresh is None:
         _refuse_workflow(run, row)
     run.fire("before_load", row=row)
-    replay = fresh or (replays.whole(backend, row) if options.workflow else replays.after_base(backend, row))
+    replay = fresh or (replays.whole(backend, row) if options.workflow else replays.since_resume_point(backend, row))
     if not options.silent or options.budget is not None:
         replay.count()
     _refuse_other_input(run, row, replay.start)
@@ -189,7 +189,7 @@ def _open_account(run: Attempt, row: RunRow, is_new: bool) -> None:
 
 
 def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) -> Saver:
-    """The state of a checkpoint, or the first one of a run that has none to stand on."""
+    """Return the state of a checkpoint, or the first state of a run without one."""
     saver, state = run.store.saver(), run.given[1]
     if not number:
         saver.begin({} if state is None else decode(encode(state)))
@@ -203,7 +203,7 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
 
 
 def _go_on(saver: Saver, loaded: Loaded) -> None:
-    """Take the loaded state. One that an upgrade changed on its way is not what is stored: no delta can stand on it."""
+    """Take the loaded state. If an upgrade changed it, it differs from the stored one, so no delta can build on it."""
     stored = encode(loaded.value) if loaded.objects else b""
     state = loaded.revived()
     saver.go_on(state, loaded.deltas, loaded.delta_bytes)
@@ -217,7 +217,7 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in letters.waiting and not revived:
-        reason = told(letters.waiting["cancel"], run.store.framer)
+        reason = request_in(letters.waiting["cancel"], run.store.framer)
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
         tell_caller(run, ending)
@@ -236,9 +236,9 @@ def _say_running(run: Attempt) -> None:
 
 
 def _as_driver(run: Attempt) -> tuple[dict[str, Any], bool]:
-    """What the journal is to say about the code that drives the run from here on, and whether it does not say so yet.
+    """Return what to record about the code that executes the run from here on, and whether it is new.
 
-    Code without a version leaves the version of the driver before: what that one recorded is still there.
+    Code without a version keeps the version of the process before: the records of that version are still there.
     """
     options, replay = run.options, run.replay
     if not options.workflow:

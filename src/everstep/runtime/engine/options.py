@@ -1,4 +1,4 @@
-"""How one attempt at a run is driven: what was asked for when it was opened. No I/O."""
+"""The options of one attempt at a run, as given when it was opened. No I/O."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ class Mode(Shape):
     workflow: bool = False
     about: dict[str, Any] = field(default_factory=dict)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
-    driven: bool = False  # by the run that called it
+    driven: bool = False  # executed by the run that called it
     version: str | None = None  # of the workflow's code in this process
     definition: str | None = None  # that code
     max_deaths: int = 5
-    by_hand: bool = False  # a person resumed it: a run that was given up gets a fresh allowance of deaths
+    by_hand: bool = False  # a person resumed it: the deaths of a run that was given up count from 0 again
     caller: Account | None = None  # of the run that called it
     revived: bool = False  # its caller had cancelled the call, and makes it again
-    held: Claimed | None = None  # a worker has its lease already
+    held: Claimed | None = None  # a worker has already taken its lease
     same: Callable[[Any], bool] | None = None  # whether a recorded digest is that of the input
-    seen: int | None = None  # the newest record of the run when it was decided to drive it
+    seen: int | None = None  # the newest record of the run when the caller decided to execute it
     accept: frozenset[str] = frozenset()
     replay: Replay = "normal"
     silent: bool = True  # no policy asks for checkpoints
-    plain: bool = True  # a checkpoint of a run without steps has nothing to say about itself
+    plain: bool = True  # checkpoints of a run without steps need no header
 
     def __post_init__(self) -> None:
         self.policy = Policy.parse(self.policy)
         check_limits(self.budget, self.timeout)
         if self.retry is not None and not isinstance(self.retry, Retry):
-            raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
+            raise InvalidArgument(f"retry must be an everstep.Retry, got {self.retry!r:.60}", remedy="Give everstep.Retry(attempts=5).")
         if self.replay not in ("normal", "validate", "republish"):
-            raise InvalidArgument(f"{self.replay!r:.60} is no way to replay", remedy="Use normal, validate or republish.")
+            raise InvalidArgument(f"replay must be normal, validate or republish, got {self.replay!r:.60}")
         self.silent = self.policy == manual
         self.plain = self.silent and self.budget is None and not self.workflow
 
 
 def check_limits(budget: Any, timeout: Any) -> None:
-    """Refuse limits that make no sense."""
+    """Refuse invalid limits."""
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidArgument(f"budget must be an everstep.Budget, got {budget!r:.60}", remedy="Give everstep.Budget(tokens=50_000).")
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0):
         raise InvalidArgument(
-            f"timeout must be a number of seconds above 0, got {timeout!r:.60}", remedy="Give timeout=60, or leave it out."
+            f"timeout must be a number of seconds greater than 0, got {timeout!r:.60}", remedy="Give timeout=60, or leave it out."
         )

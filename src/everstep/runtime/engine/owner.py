@@ -1,12 +1,12 @@
-"""Which run the calling code belongs to, where runs were opened inside generators.
+"""Finds the run that the calling code belongs to, if runs were opened inside generators.
 
 A suspended generator leaves its run in the context of its caller. So a run that is opened while a generator is running belongs to that
-generator: it is current for code that the generator calls, and for no other. `place` finds the nearest such generator on the call
-stack. Where the stack doesn't tell (a task or thread that was started while the run was open, the caller of a suspended generator that is
-in no other run), `place` raises AmbiguousRun: a step is never recorded in the wrong run.
+generator: it is current only for code that the generator calls. `place` finds the nearest such generator on the call stack. If the stack
+does not decide (a task or thread that was started while the run was open, the caller of a suspended generator that is in no other run),
+`place` raises AmbiguousRun: a step is never recorded in the wrong run.
 
-Generators that `contextlib` or a test framework drives as the two halves of a block are not owners: they are suspended on purpose, and the
-code inside the block belongs to the run. A process in which no generator holds a run pays for one look at an empty dict.
+Generators that `contextlib` or a test framework uses as the two halves of a block are not owners: they are suspended on purpose, and the
+code inside the block belongs to the run. If no generator of the process has a run, this costs one check of an empty dict.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def enter(root: Frame) -> None:
 
 
 def leave(root: Frame) -> None:
-    """The block of a run has ended: make the run around it current again, unless another run was opened since and is still open."""
+    """End the block of a run: make the run around it current again, unless another run was opened since and is still open."""
     root.left = True
     if root.owner is not None:
         _disown(root, root.owner)
@@ -61,7 +61,7 @@ def _disown(root: Frame, owner: FrameType) -> None:
 
 
 def place() -> Frame | None:
-    """Where the calling code is: in a run, in a step of it, or in none."""
+    """Return the frame of the calling code: that of a run, of a step, or None."""
     here = frame.get()
     if not _owned and (here is None or here.owner is None):
         return here
@@ -69,7 +69,7 @@ def place() -> Frame | None:
 
 
 def within(run: Any) -> Frame | None:
-    """Where the calling code is in this run; None if the context doesn't know. Looks past runs that generators opened meanwhile."""
+    """Return the frame of the calling code in this run; None if the context has none. Skips runs that generators opened meanwhile."""
     here = frame.get()
     while here is not None and here.run is not run and here.owner is not None:
         here = here.outer
@@ -91,7 +91,7 @@ def _look(here: Frame | None, stack: FrameType | None) -> Frame | None:
 
 
 def _moved(root: Frame, here: Frame | None) -> Frame:
-    """A generator is resumed in another context than the one that it opened its run in. Tasks that are started from here can't be told apart."""
+    """Enter a generator's run in another context than the one it was opened in. Tasks that are started from here can't be told apart."""
     known = Frame(root.run, root.handle, root.path, root.counts)
     known.outer, known.owner, known.flow = _still_open(here), root.owner, _flow()
     frame.set(known)
@@ -99,7 +99,7 @@ def _moved(root: Frame, here: Frame | None) -> Frame:
 
 
 def _outside(here: Frame | None) -> Frame | None:
-    """No generator with a run is on the call stack: the nearest run that belongs to none."""
+    """Return the nearest run that no generator owns, because no generator with a run is on the call stack."""
     now, passed = _flow(), None
     while here is not None and here.ticket is None:
         if here.owner is None:
@@ -109,7 +109,7 @@ def _outside(here: Frame | None) -> Frame | None:
         left = here.run.root.left
         if here.flow != now:
             if left:
-                return here  # a task that outlives its run is told so when it uses it
+                return here  # a task that outlives its run gets an error when it uses it
             raise AmbiguousRun([here.run.id])
         passed = passed or (None if left else here)
         here = here.outer
@@ -119,7 +119,7 @@ def _outside(here: Frame | None) -> Frame | None:
 
 
 def _open_beside(here: Frame) -> Frame | None:
-    """A run of a generator that may have shared the context of this run: either of them may have started the calling task."""
+    """Return a generator's run that may have shared the context of this run: either of them may have started the calling task."""
     at = here.outer
     while at is not None and not (at.owner is not None and not at.run.root.left and at.flow == here.flow):
         at = at.outer
@@ -127,7 +127,7 @@ def _open_beside(here: Frame) -> Frame | None:
 
 
 def _around(root: Frame) -> Iterator[Frame]:
-    """The runs that were current, one inside the other, when this one was opened."""
+    """Yield the runs that were current, one inside the other, when this one was opened."""
     at = root.outer
     while at is not None:
         host: Frame = at.run.root
@@ -136,14 +136,14 @@ def _around(root: Frame) -> Iterator[Frame]:
 
 
 def _still_open(here: Frame | None) -> Frame | None:
-    """The nearest frame of a run that has not ended, in the order of this context."""
+    """Return the nearest frame of a run that has not ended, in the order of this context."""
     while here is not None and here.run.root.left:
         here = here.outer if here.ticket is None else here.run.root.outer
     return here
 
 
 def _generator(at: FrameType | None) -> FrameType | None:
-    """The nearest generator on the stack that can be suspended in the middle of the caller's code."""
+    """Return the nearest generator on the stack that can be suspended in the middle of the caller's code."""
     while at is not None:
         code, by = at.f_code, at.f_back
         if code.co_flags & _SUSPENDABLE and code.co_name != "<genexpr>" and not (by is not None and _drives(by)):
@@ -157,7 +157,7 @@ def _drives(by: FrameType) -> bool:
 
 
 def _flow() -> tuple[int, Any]:
-    """The thread and the task of asyncio, if there is one."""
+    """Return the thread, and the asyncio task if there is one."""
     asyncio = sys.modules.get("asyncio")
     task = None
     if asyncio is not None:

@@ -1,7 +1,7 @@
-"""What a run has recorded, and which of it its program has asked for again. Reads the journal once, when the run is opened.
+"""The records of a run, and which of them its program has asked for again. Reads the journal once, when the run is opened.
 
-A workflow is played back from its beginning; a loop of one's own from its base, the newest checkpoint that the program itself
-asked for. Every record that is read is proved by the chain before anything relies on it.
+A workflow is replayed from its beginning; a program that uses `store.run` from its resume point, the newest checkpoint that the program
+itself asked for. The chain proves every record before anything relies on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits.budget import Used
-from everstep.runtime.limits.driven_time import driven_seconds
+from everstep.runtime.limits.running_time import running_seconds
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import (
     FAILED,
@@ -39,7 +39,7 @@ from everstep.store.views import asked_for, header_of
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
 _COUNTED = (_STEP, _GATE, _ANSWER, _TIMER, _EVENT)
-_UNTOLD = ("value_drawn", "step_started", "gate_cancelled")  # records of steps that hooks are not told of, live neither
+_UNTOLD = ("value_drawn", "step_started", "gate_cancelled")  # records of steps for which hooks are not called, not even live
 _HOOKS_OF = {"step": ("after_step",), "checkpoint": ("after_checkpoint",), "answer": ("after_gate",), "gate": ("before_gate",)}
 _STATUS, _CHECKPOINT, _START = Kind.STATUS.value, Kind.CHECKPOINT.value, Kind.START.value
 
@@ -54,7 +54,7 @@ class Replay:
         self.fired: dict[str, Recorded[EventEntry]] = {}  # timers of async programs, whose ends have an order
         self.unfired: dict[str, Recorded[EventEntry]] = {}  # timers that the program cancelled
         self.saves: list[Record] = []  # the checkpoints that the program asked for
-        self.skip_saves = 0  # how many of them a fork took over without having their records
+        self.skip_saves = 0  # how many of them a fork inherited without their records
         self.start: dict[str, Any] = {}
         self.status: dict[str, Any] = {}
         self.failures = 0
@@ -62,33 +62,33 @@ class Replay:
         self.unsure = False  # an attempt died, and nothing was recorded since
         self.saved_at: int | None = None
         self.words: set[str] = set()  # the addresses of the program's own events
-        self.apart = 0.0  # seconds in which a child run, or a child of it, was not driven by its caller
+        self.apart = 0.0  # seconds in which a child run, or a child of it, was not executed by its caller
         self._used = Used()
-        self._from = (0.0, 0, -1)  # seconds that are known, and the time and epoch of the record that says so
+        self._from = (0.0, 0, -1)  # the known seconds, and the time and epoch of the record that has them
         self._counted = False
         self.steps_since = 0  # since the newest checkpoint; known after `count`
         self.recent: list[Recorded[StepEntry]] = []
-        self.number = 0  # the base
+        self.number = 0  # the checkpoint of the resume point
         self.counts: dict[str, int] = {}
         self.records: list[Record] = []
-        self.read: Stretch | None = None  # what the state of the base is made of, until it is loaded
+        self.read: Stretch | None = None  # the records that make up the state of the resume point, until it is loaded
         self.requested: set[str] = set()  # the addresses that the program has asked for in this attempt
         self._keyed: dict[str, Recorded[StepEntry]] | None = None
 
     def bind(self, backend: Backend, row: RunRow, met: Callable[[BaseException], None]) -> None:
-        """Belong to an attempt that was opened with this row. `met` is told of trouble of the store before it is raised."""
+        """Attach this to an attempt that was opened with this row. `met` is called with errors of the store before they are raised."""
         self._backend, self._row, self._met = backend, row, met
 
     def taken_read(self) -> Stretch | None:
-        """What was read of the state, which is not kept any longer."""
+        """Return the records that were read for the state, and drop them here."""
         read, self.read = self.read, None
         return read
 
     def recorded(self, address: str) -> Recorded[StepEntry] | None:
-        """What was recorded of a step, a drawn value or a call; the program asks for it."""
+        """Return the record of a step, a drawn value or a call that the program asks for."""
         found = self.entries.get(address)
         if found is None and "@" in address:
-            if self._keyed is None:  # what came later is remembered, and may not be stored yet
+            if self._keyed is None:  # later records are in `entries`, and may not be stored yet
                 self._keyed = self._read_keyed()
             found = self._keyed.get(address)
         if found is not None:
@@ -103,7 +103,7 @@ class Replay:
             raise
 
     def loaded(self, step: StepEntry) -> Any:
-        """The recorded result of a step."""
+        """Return the recorded result of a step."""
         try:
             return load_result(self._backend, self._row.family, step.form, step.result)
         except TROUBLE as error:
@@ -111,7 +111,7 @@ class Replay:
             raise
 
     def unused(self) -> list[str]:
-        """The recorded steps that the program did not ask for."""
+        """Return the recorded steps that the program did not ask for."""
         return [address for address in self.entries if address not in self.requested and "/" not in address and "@" not in address]
 
     def take(self, record: Record) -> None:
@@ -172,11 +172,11 @@ class Replay:
             self.unsure = True
 
     def seconds_since(self) -> float:
-        """How long ago the newest checkpoint was made, by the wall clock; 0 if there is none."""
+        """Return how many seconds ago the newest checkpoint was made, by the wall clock; 0 if there is none."""
         return 0.0 if self.saved_at is None else max(0.0, (clock.now_us() - self.saved_at) / 1e6)
 
     def forget(self, address: str) -> None:
-        """The next call of a step that failed runs it again, how often it was tried is remembered. A wait that was cancelled begins again."""
+        """Have a failed step run again at its next call; its attempts stay counted. A cancelled wait begins again."""
         forget(self.entries.get(address))
         answer = self.answers.get(address)
         if address in self.unfired or (answer is not None and answer.entry.flags.get("cancelled")):
@@ -184,7 +184,7 @@ class Replay:
                 known.pop(address, None)
 
     def retry(self, address: str) -> None:
-        """Somebody wants a failed step to run again. So do steps and waits that were cancelled after it: its failure may be why."""
+        """Have a failed step run again, and with it the steps and waits that were cancelled after it: its failure may be why."""
         found = self.entries.get(address)
         if found is None:
             return
@@ -194,23 +194,23 @@ class Replay:
         for other in (*cancelled, *(other for other, one in waits if one.record.seq > found.record.seq)):
             self.forget(other)
 
-    def stand_on(self, base: Record, used: Used) -> None:
-        """Begin at a checkpoint, which knows what was used before it."""
+    def resume_at(self, base: Record, used: Used) -> None:
+        """Begin at a checkpoint, which has the figures up to it."""
         self._used = used
         self._from = (used.seconds, base.at, base.epoch)
         self.saved_at = base.at
 
     @property
     def used(self) -> Used:
-        """What the run has used; added up when somebody asks, because that opens every record."""
+        """The amounts that the run has used; computed when first read, because that opens every record."""
         if not self._counted:
             self.count()
         return self._used
 
     def count(self) -> None:
-        """Add up the steps since the newest checkpoint, which knows what was used before it. Values that were drawn are no steps."""
+        """Add up the steps since the newest checkpoint, which has the figures up to it. Drawn values do not count as steps."""
         used, self._counted = self._used, True
-        used.seconds = driven_seconds(self.records, *self._from)
+        used.seconds = running_seconds(self.records, *self._from)
         for found in self.recent:
             step = found.entry
             flags = step.flags
@@ -222,13 +222,13 @@ class Replay:
 
 
 def _steps_in(event: EventEntry) -> list[str]:
-    """The addresses of steps that an event names."""
+    """Return the addresses of the steps in an event."""
     steps = event.said().get("steps")
     return [str(step) for step in steps] if isinstance(steps, list) else []
 
 
 def forget(found: Recorded[StepEntry] | None) -> None:
-    """Have a failed step run again. One that had ended when the program cancelled it has its result: it never runs again."""
+    """Have a failed step run again. A step that had ended when the program cancelled it has its result: it never runs again."""
     if found is None or found.entry.status != FAILED:
         return
     flags, before = found.entry.flags, found.before
@@ -239,20 +239,20 @@ def forget(found: Recorded[StepEntry] | None) -> None:
 
 
 def taken_over(deaths: int | None = None, children: str = "") -> Entry:
-    """Says that an attempt died: the steps that it may have been in stay doubtful, whoever has the run meanwhile.
+    """Return an event that an attempt died: the steps that it may have been in stay doubtful for all later attempts.
 
-    `deaths` is how many died in a row, where this one is to be counted; `children` how far the child runs are by then.
+    `deaths` is how many died in a row, if this one counts; `children` is the position of the child runs at that time.
     """
     return Entry("event", pack(EventEntry.of("taken_over", {} if deaths is None else {"deaths": deaths, "children": children})), None)
 
 
 def content(record: Record) -> dict[str, Any]:
-    """What a status or start record says."""
+    """Return the content of a status or start record."""
     return said_in(record)
 
 
 def begun(records: Sequence[Record]) -> Replay:
-    """A run that has just been made by these records."""
+    """Return the replay of a run that these records have just created."""
     replay = Replay()
     replay.records = list(records)
     for record in records:
@@ -261,7 +261,7 @@ def begun(records: Sequence[Record]) -> Replay:
 
 
 def whole(backend: Backend, row: RunRow) -> Replay:
-    """All that a workflow has recorded."""
+    """Return the replay of a workflow's whole journal."""
     replay = Replay()
     with no_collection():
         replay.records = checked_from(backend, row, 1)
@@ -272,8 +272,8 @@ def whole(backend: Backend, row: RunRow) -> Replay:
     return replay
 
 
-def after_base(backend: Backend, row: RunRow) -> Replay:
-    """What a loop of one's own has recorded since its base; its `number` is 0 where there is none."""
+def since_resume_point(backend: Backend, row: RunRow) -> Replay:
+    """Return the replay of the records since the resume point; its `number` is 0 if there is none."""
     replay = Replay()
     first = 1
     if row.checkpoints:
@@ -287,7 +287,7 @@ def after_base(backend: Backend, row: RunRow) -> Replay:
             replay.counts = dict(header.get("counts") or {})
             if header.get("many"):
                 replay.counts = _count(backend, row, base.seq)
-            replay.stand_on(base, Used(*header.get("used", ())))
+            replay.resume_at(base, Used(*header.get("used", ())))
             first = base.seq + 1
     replay.records = checked_from(backend, row, first) if replay.read is None else _behind(replay.read, first)
     for record in replay.records:
@@ -300,7 +300,7 @@ def _behind(read: Stretch, first: int) -> list[Record]:
 
 
 def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
-    """How often each name was used up to a record, for runs with more names than a checkpoint lists."""
+    """Return how often each name was used up to a record, for runs with more names than a checkpoint lists."""
     counts: dict[str, int] = {}
     for record in checked_from(backend, row, 1):
         if record.seq < last and record.kind in _COUNTED and record.note and "/" not in record.note:
@@ -311,7 +311,7 @@ def _count(backend: Backend, row: RunRow, last: int) -> dict[str, int]:
 
 
 def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded[StepEntry]]:
-    """The steps with a key of the whole journal: they are found wherever they stand."""
+    """Return the steps with a key in the whole journal: they are found at any position."""
     found: dict[str, Recorded[StepEntry]] = {}
     for record in checked_from(backend, row, 1):
         if record.kind == _STEP and record.note and "@" in record.note:
@@ -323,7 +323,7 @@ def keyed(backend: Backend, row: RunRow) -> dict[str, Recorded[StepEntry]]:
 
 
 def republish(hooks: Hooks, records: list[Record]) -> None:
-    """Tell this process's hooks once more what was recorded."""
+    """Call this process's hooks once more for the records."""
     from everstep.store.events.feed import event_of
 
     for record in records:

@@ -1,8 +1,8 @@
-"""The checkpoints of one attempt: which one it stands on, when the next is due, and what each says about itself.
+"""The checkpoints of one attempt: its resume point, when the next one is due, and the header of each.
 
-A loop of one's own goes on from its base, the newest checkpoint that the program asked for. Others are made because a policy wants them: with
-the end of a step, at a gate or an event, or by the clock in the middle of a long step. A workflow that is played back makes none twice. Relies on
-`JournalWriter` to build and write them.
+A program that uses `store.run` resumes at its resume point, the newest checkpoint that it asked for. Others are made because a policy wants
+them: with the end of a step, at a gate or an event, or by the clock in the middle of a long step. A replayed workflow makes none twice.
+Relies on `JournalWriter` to build and write them.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _CHECKPOINT = Kind.CHECKPOINT.value
 
 
 class Saves:
-    """What an attempt knows of its checkpoints."""
+    """The checkpoints of one attempt."""
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
-        self.base = 0
+        self.resume_point = 0
         self.steps_since = 0  # steps that ended since the newest checkpoint
         self.saved_at = attempt.began
         self.last_step: str | None = None
         self.progress: tuple[float, float] | None = None
-        self.found_at = 0  # the place in the journal of the checkpoint that `recorded` found last; 0 if it stands for one of another run
+        self.found_at = 0  # the sequence number of the checkpoint that `recorded` found last; 0 if it belongs to another run
         self._asked = 0  # how many the program has asked for
         self._ticker: Ticker | None = None
 
     def begin_after(self, base: int, replay: Replay) -> None:
-        """Count from what was recorded. `base` is the checkpoint that the live state was loaded from."""
-        self.base = base
+        """Start counting after the recorded checkpoints. `base` is the checkpoint that the live state was loaded from."""
+        self.resume_point = base
         self.saved_at -= replay.seconds_since()
         self.steps_since = replay.steps_since if not self._attempt.options.silent else len(replay.recent)
 
     # When one is due.
 
     def due(self, ticket: Ticket, error: Exception | None) -> tuple[str, str] | None:
-        """The kind and the trigger of the checkpoint that goes with the end of a step, if one is due. Hooks hear of it while no lock is held."""
+        """Return the kind and trigger of a checkpoint that is due with the end of a step, or None. Calls hooks while no lock is held."""
         attempt = self._attempt
         options = attempt.options
         if options.silent or get_ident() != attempt.owner:
@@ -67,7 +67,7 @@ class Saves:
         return kind, trigger
 
     def before_step(self) -> None:
-        """Make the checkpoint that a policy wants before each step, and start the clock of one that saves by the clock."""
+        """Make the checkpoint that a policy wants before each step, and start the clock of a policy with seconds."""
         attempt = self._attempt
         policy = attempt.options.policy
         if policy.events and "pre_step" in policy.events:
@@ -76,7 +76,7 @@ class Saves:
             self._ticker = Ticker(attempt, policy.seconds)
 
     def stop_clock(self) -> None:
-        """Return when no checkpoint is being made by the clock, and let none begin."""
+        """Let the clock begin no checkpoint any more, and return when none is being made."""
         if self._ticker is not None:
             self._ticker.stop()
 
@@ -111,11 +111,11 @@ class Saves:
             self._attempt.observers.end(span, error=error)
 
     def built(self, kind: str, trigger: str | None, safe: bool = False) -> Commit:
-        """The commit of such a checkpoint."""
+        """Return the commit of an automatic checkpoint."""
         return self._attempt.writer.prepare(None, (), None, None, self.header(kind, trigger, safe))
 
     def header(self, kind: str, trigger: str | None, safe: bool) -> dict[str, Any]:
-        """What a checkpoint says beside the program's metadata; nothing for a plain save of a run without steps."""
+        """Return the header of a checkpoint, beside the program's metadata; empty for a plain save of a run without steps."""
         attempt = self._attempt
         counts = attempt.root.counts
         base = safe or kind in ("manual", "final")
@@ -123,7 +123,7 @@ class Saves:
             return {}
         header: dict[str, Any] = {} if kind == "manual" else {"kind": kind}
         if not base:
-            header["base"] = self.base
+            header["base"] = self.resume_point
         if len(counts) <= MOST_NAMES:
             header["counts"] = counts
         else:
@@ -136,7 +136,7 @@ class Saves:
         return header
 
     def made(self, commit: Commit, span: Span | None = None) -> Checkpoint:
-        """A checkpoint was saved: what follows from that."""
+        """Update the counts after a checkpoint was saved, and call hooks."""
         if span is not None:
             self._attempt.observers.end(span)
         record: Record = next(r for r in commit.records if r.kind == _CHECKPOINT)
@@ -144,15 +144,15 @@ class Saves:
         self.saved_at = time.monotonic()
         made = Checkpoint(record)
         if asked_for(record.own):
-            self.base = record.number
+            self.resume_point = record.number
         self._attempt.letters.look_after_commit()
         self._attempt.fire("after_checkpoint", checkpoint=made)
         return made
 
-    # Asking for one again.
+    # Replaying one.
 
     def recorded(self, state: Any) -> Checkpoint | None:
-        """A workflow that is played back makes no checkpoint twice: the recorded one, if there is one for this call."""
+        """Return the recorded checkpoint for this call, if there is one: a replayed workflow makes no checkpoint twice."""
         attempt = self._attempt
         attempt.ask()
         if not attempt.options.workflow:

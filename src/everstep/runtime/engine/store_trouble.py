@@ -1,4 +1,4 @@
-"""Which errors of a program are the store's own trouble: the store was away, full, busy or broken, and the program did not fail. No I/O."""
+"""Finds the store's own errors among those of a program: the store was unreachable, full, busy or broken, and the program did not fail. No I/O."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from urllib.parse import unquote
 from everstep.errors import Conflict, LostLease, StoreBusy, StoreError, StoreFailed, StoreFull, StoreUnreachable, TransactionUnknown
 
 TROUBLE = (StoreError, LostLease, Conflict, TransactionUnknown)
-"""Errors of the store itself. No failure of a run is made of them, whatever its program does with them."""
+"""Errors of the store itself. They never make a run fail, whatever its program does with them."""
 _PASSES = (StoreUnreachable, StoreFailed, StoreFull, StoreBusy)
 
 
 def trouble_in(error: BaseException | None, url: str, known: BaseException | None = None) -> StoreError | None:
-    """The trouble of the store at `url` that an error tells of: the error itself, its cause, its context, or one of its group.
+    """Return the error of the store at `url` that caused an error: the error itself, its cause, its context, or one of its group.
 
-    `known` is an error that this store is known to have raised. An error that was recorded and rebuilt is none, nor is one of another store.
+    `known` is an error that this store raised. An error that was recorded and rebuilt does not count, nor does one of another store.
     """
     places = (url, unquote(url.removeprefix("sqlite:///")))
     seen: set[int] = set()

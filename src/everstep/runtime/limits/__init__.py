@@ -1,1 +1,1 @@
-"""What a run may use, when it saves by itself, and what stops it."""
+"""Limits of a run: budgets, timeouts, automatic checkpoints, signals, crash loops."""

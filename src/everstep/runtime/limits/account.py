@@ -1,7 +1,7 @@
 """The account of one attempt at a run: what the run has used, which of its steps are running, and whether one more may begin.
 
-A step is reserved before it begins, so that steps which begin at the same time cannot share the last place of a budget. A child's use
-counts for its caller while it happens: every account knows that of its caller, and all accounts of one family share a lock. No I/O.
+A step is reserved before it begins, so that steps which begin at the same time cannot share the last slot of a budget. A child's use
+counts for its caller at once: every account refers to that of its caller, and all accounts of one family share a lock. No I/O.
 
     caller (budget: 10 steps) ── used 3, running 1 ── below 4 ──> 8 of 10
        └── child             ── used 3, running 1
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Account:
-    """What a run may use and has used. `below` is what its children have used; of their seconds those in which the run did not drive them itself."""
+    """The limits and the use of a run. `below` is what its children used; of their seconds, those in which this run did not execute them itself."""
 
     def __init__(
         self, run: str, played: Replay, began: float, budget: Budget | None = None, timeout: float | None = None, caller: Account | None = None
@@ -30,15 +30,15 @@ class Account:
         self.limited: bool = budget is not None or (caller is not None and caller.limited)
         self.below = Used()
         self.lost = 0.0  # seconds of killed attempts that only the journals of children show
-        self.complete = False  # whether `below` has what children used before this attempt
+        self.complete = False  # whether `below` includes what children used before this attempt
         self._played = played
         self._began = began
         self._running = 0
-        self._known: dict[str, Used] = {}  # what of each child is in `below`
+        self._known: dict[str, Used] = {}  # the share of each child in `below`
         self._lock: Lock = caller._lock if caller is not None else Lock()
 
     def reserve(self) -> str | None:
-        """Have a place for one more step; or say which budget is used up, of this run or of a caller."""
+        """Reserve a slot for one more step; or return which budget is used up, of this run or of a caller."""
         with self._lock:
             over = self._over()
             if over is None:
@@ -46,14 +46,14 @@ class Account:
                     account._running += 1
             return over
 
-    def give_back(self) -> None:
-        """A step has ended without a record."""
+    def release(self) -> None:
+        """Release the slot of a step that ended without a record."""
         with self._lock:
             for account in self._line():
                 account._running -= 1
 
     def add(self, tokens: int, cost: float, reserved: bool) -> None:
-        """A step, or an attempt at one, was recorded."""
+        """Count a recorded step, or a recorded attempt at one."""
         if self.caller is None and not reserved:
             used = self._played.used
             used.steps += 1
@@ -68,17 +68,17 @@ class Account:
             self._pass_on(Used(0.0, 1, tokens, cost))
 
     def over(self) -> str | None:
-        """Which budget of the run itself is used up, be it by steps that are running."""
+        """Return which budget of the run itself is used up, counting the running steps; None if none is."""
         return None if self.budget is None else self.budget.exceeded(self.total())
 
     def total(self) -> Used:
-        """What the run and its children have used, with the steps that are running."""
+        """Return what the run and its children have used, including the running steps."""
         used, below = self._played.used, self.below
         seconds = used.seconds + time.monotonic() - self._began + below.seconds + self.lost
         return Used(seconds, used.steps + below.steps + self._running, used.tokens + below.tokens, used.cost + below.cost)
 
     def know(self, child: str, used: Used) -> None:
-        """Count what a child has used up to now, in place of what was known of it."""
+        """Count what a child has used up to now, instead of its earlier figures."""
         with self._lock:
             before = self._known.get(child, _NOTHING)
             more = Used(used.seconds - before.seconds, used.steps - before.steps, used.tokens - before.tokens, used.cost - before.cost)
@@ -90,13 +90,13 @@ class Account:
         return child in self._known
 
     def for_caller(self, driven: bool) -> Used:
-        """What counts for the caller. Of the seconds only those in which it did not drive the run itself: the others are its own."""
+        """Return what counts for the caller. Of the seconds, only those in which the caller did not execute the run: the others are its own."""
         used, below = self._played.used, self.below
         seconds = self._played.apart + below.seconds + (0.0 if driven else time.monotonic() - self._began)
         return Used(seconds, used.steps + below.steps, used.tokens + below.tokens, used.cost + below.cost)
 
     def timed_out(self) -> str | None:
-        """Why the run, or one that called it, is to stop now."""
+        """Return why the run, or one of its callers, must stop now; None if it may continue."""
         for account in self._line():
             if account.timeout is not None and (seconds := time.monotonic() - account._began) >= account.timeout:
                 return f"timeout{account._of(self)}: {seconds:.1f} s of {account.timeout:g} s"
@@ -113,7 +113,7 @@ class Account:
         return "" if self is other else f" of run {self.run!r}"
 
     def _pass_on(self, more: Used) -> None:
-        """Count what this run has used for all that it was called by."""
+        """Add to the accounts of all callers."""
         child = self
         while child.caller is not None:
             caller = child.caller
@@ -124,7 +124,7 @@ class Account:
             child = caller
 
     def _line(self) -> list[Account]:
-        """This account, that of the caller, and so on."""
+        """Return this account, that of the caller, and so on."""
         found: list[Account] = []
         account: Account | None = self
         while account is not None:

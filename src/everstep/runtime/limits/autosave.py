@@ -1,7 +1,7 @@
 """Makes the checkpoints that a policy wants in the middle of a long step. One thread serves all open runs of the process.
 
-The program may be changing the state at that moment, in its own thread. So the state is copied as it is, and the copy is saved as a
-whole; the live state's own list of changes is not touched, and the next regular checkpoint holds all of them again.
+The program may be changing the state at that moment, in its own thread. So the state is copied and the copy is saved as a whole. The live
+state's own list of changes is not touched, and the next regular checkpoint contains all of them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everstep.store.views import own_text
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
 
-LOOK_SECONDS = 1.0  # a new rhythm is noticed after this
+LOOK_SECONDS = 1.0  # a changed interval takes effect after at most this
 
 
 class Ticker:
@@ -39,18 +39,18 @@ class Ticker:
         _Clock.add(self)
 
     def change(self, seconds: float | None) -> None:
-        """Go on in another rhythm, or with none."""
+        """Continue with another interval, or with none."""
         self._seconds = inf if seconds is None else seconds
 
     def stop(self) -> None:
-        """Return when no save of this ticker is under way, and make no more."""
+        """Stop saving, and return when no save of this ticker is in progress."""
         self._stopped = True
         _Clock.remove(self)
         with self._saving:
             pass
 
     def due_in(self) -> float:
-        """How many seconds later to look at it next."""
+        """Return in how many seconds to check this ticker next."""
         if not self._run.steps.flight:
             return min(LOOK_SECONDS, max(0.005, self._seconds))
         due = max(self._run.saves.saved_at + self._seconds, self._not_before)
@@ -68,12 +68,12 @@ class Ticker:
                     self._not_before = now + LOOK_SECONDS
 
     def _save(self) -> None:
-        """A copy that could not be made because the program was just changing the state is made at the next look."""
+        """Save a copy of the state. If the program is changing the state just now, the next check tries again."""
         run = self._run
         try:
             copy = decode(encode(run.live()[1].state))
         except (RuntimeError, EverstepError) as error:
-            self.failure = error  # best effort: the step's end makes the next checkpoint, and reports what is wrong with the state
+            self.failure = error  # best effort: the step's end makes the next checkpoint, and reports the error of the state
             self._not_before = time.monotonic() + min(0.05, self._seconds)
             return
         if self._stopped:
@@ -83,7 +83,7 @@ class Ticker:
             try:
                 commit = self._commit(copy)
             except EverstepError as error:
-                self.failure = error  # best effort: the next commit of the run meets the same trouble and reports it
+                self.failure = error  # best effort: the next commit of the run gets the same error and reports it
                 run.saves.saved_at = time.monotonic()
                 run.saves.not_made(span, error)
                 return
@@ -100,7 +100,7 @@ class Ticker:
         trigger = run.options.policy.due("", None, 0, self._seconds)
         chain.checkpoint(saver.build(whole=True), own=own_text(run.saves.header("automatic", trigger, False)))
         commit = chain.commit()
-        run.writer.make_durable(commit)  # where saves are deferred, this one has to come after them
+        run.writer.make_durable(commit)  # deferred saves come first
         run.writer.entries = []
         run.row = commit.run
         run.writer.stale = True
@@ -108,7 +108,7 @@ class Ticker:
 
 
 class _Clock:
-    """The thread that looks at all tickers in turn. It ends when there is none left."""
+    """The thread that checks all tickers in turn. It ends when there are none left."""
 
     _lock = threading.Lock()
     _tickers: set[Ticker] = set()  # noqa: RUF012 - one for the process
@@ -119,7 +119,7 @@ class _Clock:
     @classmethod
     def add(cls, ticker: Ticker) -> None:
         with cls._lock:
-            if cls._process != os.getpid():  # after a fork there is neither thread nor a run of this process
+            if cls._process != os.getpid():  # a forked child has neither the thread nor the runs of its parent
                 cls._process, cls._thread, cls._tickers = os.getpid(), None, set()
             cls._tickers.add(ticker)
             if cls._thread is None:

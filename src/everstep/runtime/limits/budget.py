@@ -1,6 +1,6 @@
-"""What a run may use up (time, steps, tokens, cost), and what it has used.
+"""Budgets: what a run may use (time, steps, tokens, cost), and what it has used.
 
-A budget is asked before a step begins; a step that has begun is never cut short by it. No I/O, no clock: the caller measures.
+A budget is checked before a step begins; it never interrupts a running step. No I/O, no clock: the caller measures.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 from everstep.runtime.limits.checks import check_keys, check_number
 
-_ROUNDING = 1e-9  # ten costs of 0.1 add up to 0.9999999999999999, and that is a budget of 1 used up
+_ROUNDING = 1e-9  # ten costs of 0.1 add up to 0.9999999999999999, which must use up a budget of 1
 
 
 class Used(Shape):
-    """What a run has used. Not safe to add to from two threads at once."""
+    """The amounts that a run has used. Not thread-safe."""
 
     seconds: float = 0.0
     steps: int = 0
@@ -25,7 +25,7 @@ class Used(Shape):
     cost: float = 0.0
 
     def add(self, *, seconds: float = 0.0, steps: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
-        """Add to what was used; all four are checked before any is added. Nothing can be given back: each is 0 or more."""
+        """Add to the figures; all four are checked before any is added. Each must be 0 or more."""
         for name, value in (("seconds", seconds), ("cost", cost)):
             check_number(value, name)
         for name, value in (("steps", steps), ("tokens", tokens)):
@@ -40,11 +40,11 @@ class Used(Shape):
 
 
 class Budget(Shape, frozen=True):
-    """What a run may use, over all its attempts; None is no limit.
+    """The amounts that a run may use, over all its attempts; None means no limit.
 
-    A limit that is reached is used up, and no further step begins: with `steps=5` there is no sixth step, with `tokens=1000`
-    none begins once 1,000 are used. What a step uses is known only when it ends, so that the sum of tokens, cost or seconds can go
-    beyond its limit by what the running steps use. What children use counts, too. `cost` is in whatever unit you report with `run.usage`.
+    When a limit is reached, no further step begins: with `steps=5` there is no sixth step, with `tokens=1000` none begins once 1,000 are
+    used. A step's use is known only when it ends, so the sum of tokens, cost or seconds can exceed its limit by the use of the running steps.
+    The use of children counts, too. `cost` is in whatever unit you report with `run.usage`.
     """
 
     seconds: float | None = None
@@ -61,7 +61,7 @@ class Budget(Shape, frozen=True):
                 check_number(getattr(self, name), name, least=1, whole=True)
 
     def exceeded(self, used: Used) -> str | None:
-        """Which limit is used up, as text such as "budget: 1,200 tokens of 1,000"; None while there is something left of each."""
+        """Return which limit is used up, as text such as "budget: 1,200 tokens of 1,000"; None if none is."""
         for name in _NAMES:
             limit, spent = getattr(self, name), getattr(used, name)
             if limit is not None and spent >= limit * (1 - _ROUNDING):
@@ -71,11 +71,11 @@ class Budget(Shape, frozen=True):
 
     @classmethod
     def parse(cls, given: Budget | Mapping[str, Any]) -> Budget:
-        """A budget from a configuration: `{"tokens": 50000, "cost": 2.5}`. Unknown names are refused."""
+        """Make a budget from a configuration: `{"tokens": 50000, "cost": 2.5}`. Unknown names are refused."""
         if isinstance(given, Budget):
             return given
         if not isinstance(given, Mapping):
-            raise InvalidArgument(f"{shown(given)} is no budget", remedy=f"Give a mapping with {', '.join(_NAMES)}.")
+            raise InvalidArgument(f"budget must be a mapping, got {shown(given)}", remedy=f"Give a mapping with {', '.join(_NAMES)}.")
         check_keys(given, _NAMES, "a budget")
         return cls(**given)
 
@@ -84,6 +84,6 @@ _NAMES = tuple(Budget._fields)
 
 
 def _text(number: float) -> str:
-    """At most four decimals, none that say nothing, and commas: these are read by people."""
+    """Return a number for people: thousands separators, at most four decimals, no trailing zeros."""
     text = f"{number:,.4f}".rstrip("0").rstrip(".")
     return text if number == 0 or text != "0" else f"{number:.2g}"

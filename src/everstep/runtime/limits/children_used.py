@@ -1,4 +1,4 @@
-"""What the children of a run have used, as their journals tell. Reads only."""
+"""Reads from the journals of a run's children what they have used. Reads only."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from everstep.records import CHILD, Kind, RunRow
 from everstep.runtime.engine import replay
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.budget import Used
-from everstep.runtime.limits.driven_time import Attempt, attempts, seconds_in
+from everstep.runtime.limits.running_time import Attempt, attempts, seconds_in
 from everstep.store.load import checked_from, newest_of
 from everstep.store.refs import verified
 
 
 def know_children(backend: Backend, row: RunRow, account: Account) -> None:
-    """Count what children used before this attempt: of those that are not finished, too, and of those that were resumed by themselves."""
+    """Count what children used before this attempt, including unfinished ones and those that were resumed on their own."""
     if account.complete:
         return
     account.complete = True
@@ -28,7 +28,7 @@ def _know(backend: Backend, row: RunRow, account: Account) -> None:
 
 
 def _lost_seconds(backend: Backend, row: RunRow) -> float:
-    """Seconds of killed attempts that only the journals of children show: while it drives a child, a caller records nothing itself."""
+    """Return the seconds of killed attempts that only the journals of children show: while it executes a child, a caller records nothing itself."""
     killed = _killed_below(backend, row)
     if not killed:
         return 0.0
@@ -37,7 +37,7 @@ def _lost_seconds(backend: Backend, row: RunRow) -> float:
 
 
 def _killed_below(backend: Backend, row: RunRow) -> list[Attempt]:
-    """The attempts at children, and at children of them, that did not come to an end."""
+    """Return the attempts at children, and at their children, that did not end."""
     found: list[Attempt] = []
     for child in (verified(child, backend.seal) for child in _children(backend, row)):
         newest = newest_of(backend, child, Kind.STATUS)
@@ -52,7 +52,7 @@ def _children(backend: Backend, row: RunRow) -> list[RunRow]:
 
 
 def _used(backend: Backend, row: RunRow) -> Used:
-    """The end of an attempt says what the run had used. If a process died after that, its records are added up."""
+    """Return what a run has used: the figures of its last ended attempt, or the sum of its records if a process died after that."""
     newest = newest_of(backend, row, Kind.STATUS)
     said = replay.content(newest) if newest is not None else {}
     if newest is not None and newest.seq == row.head_seq and "used" in said:

@@ -1,9 +1,8 @@
-"""How many processes in a row died while they drove a run, as its journal tells; and what becomes of a run that kills its drivers.
+"""Counts how many processes in a row died while executing a run, from its journal; and ends runs that kill their processes.
 
-Whoever takes a run over from a dead process writes an event `taken_over` with the count before it does anything else, so that every driver
-counts: workers, programs that start or resume a run, and the caller of a child run. A step, gate, timer or checkpoint ends the count, and
-so does one of a child run that is being driven inline. A status other than running ends it, too: a run that was given up and is resumed
-by hand gets a fresh allowance.
+A process that takes a run over from a dead one first writes an event `taken_over` with the count. So every process counts: workers, programs
+that start or resume a run, and the caller of a child run. A step, gate, timer or checkpoint ends the count, also one of a child run that is
+executed inline. A status other than running ends it, too: a run that was given up and is resumed by hand starts from 0.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import START, Claimed
 from everstep.errors import EverstepError, WorkerDied
 from everstep.records import CHILD, Kind, Record, RunRow, Status
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.replay import taken_over
-from everstep.runtime.waits.wake_callers import tell
+from everstep.runtime.engine_store import Host
+from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, open_as, said_in
 from everstep.store.journal.failures import error_body
@@ -31,14 +30,14 @@ _PAGE = 64
 
 
 class Deaths(NamedTuple):
-    """How many drivers died since the run last got on, and how far its child runs were then."""
+    """How many processes died since the run last made progress, and the position of its child runs then."""
 
     number: int
     children: str
 
 
 def recorded_deaths(backend: Backend, row: RunRow) -> Deaths:
-    """What the journal says. Reads a few records from the newest on."""
+    """Return the count in the journal. Reads a few records, newest first."""
     last = row.head_seq
     while last > 0:
         found = unproved(backend, row.id, 1, last, _LOOKED_AT, _PAGE)
@@ -53,7 +52,7 @@ def recorded_deaths(backend: Backend, row: RunRow) -> Deaths:
 
 
 def _said(record: Record) -> Deaths | None:
-    """What one record says about it; None if the one before it has to be asked."""
+    """Return the count that one record gives; None if an earlier record decides."""
     if record.kind in _PROGRESS or record.body is None:
         return Deaths(0, "")
     if record.kind == Kind.STATUS:
@@ -66,13 +65,13 @@ def _said(record: Record) -> Deaths | None:
 
 
 def position(backend: Backend, row: RunRow) -> tuple[int, str]:
-    """How far a run is: the newest record that counts as progress, and the same of its child runs."""
+    """Return how far a run is: the newest record that counts as progress, and the same for its child runs."""
     found = backend.records(row.id, 1, row.head_seq, _PROGRESS, 1)
     return (found[0].seq if found else 0), children_at(backend, row.id)
 
 
 def children_at(backend: Backend, run: str) -> str:
-    """How far the child runs are that have not ended; empty if there are none. Changes whenever one of them gets on."""
+    """Return how far the unfinished child runs are; empty if there are none. Changes whenever one of them makes progress."""
     active = [
         child
         for status in (Status.RUNNING, Status.WAITING)
@@ -86,13 +85,13 @@ def children_at(backend: Backend, run: str) -> str:
 
 
 def with_one_more(backend: Backend, row: RunRow, died: int = 1) -> Deaths:
-    """The count after `died` more deaths. What a child run got on meanwhile is progress of the whole tree."""
+    """Return the count after `died` more deaths. Progress of a child run is progress of the whole tree."""
     before, children = recorded_deaths(backend, row), children_at(backend, row.id)
     return Deaths((before.number if before.children == children else 0) + died, children)
 
 
 def counted(store: Host, claimed: Claimed) -> Claimed:
-    """A claimed run with the deaths of all its drivers. The place in the queue knows only those at which nothing was recorded."""
+    """Return a claimed run with the deaths of all its processes. The queue entry counts only those at which nothing was recorded."""
     row, backend = claimed.row, store.backend
     if row is None:
         return claimed
@@ -102,7 +101,7 @@ def counted(store: Host, claimed: Claimed) -> Claimed:
 
 
 def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunRow:
-    """Record that a driver of this run died; gives the row as it is then. The caller holds the lease."""
+    """Record that a process died while executing this run; return the new row. The caller holds the lease."""
     chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
     commit = chain.commit(**changes)
@@ -110,8 +109,8 @@ def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunR
     return commit.run
 
 
-def give_back(store: Host, claimed: Claimed) -> None:
-    """Give a run back that was claimed and not driven. The death of the driver before must not be forgotten with that."""
+def release_claimed(store: Host, claimed: Claimed) -> None:
+    """Release a claimed run that was not executed. Records the death of the process before, which would be lost otherwise."""
     row = claimed.row
     assert row is not None
     if claimed.before is not None:
@@ -119,27 +118,27 @@ def give_back(store: Host, claimed: Claimed) -> None:
             note_death(store, row, Deaths(claimed.deaths, children_at(store.backend, row.id)), worker=None, since=0)
             return
         except EverstepError:
-            pass  # then it is only given back: the count is one too low, and no run is lost
+            pass  # then it is only released: the count is one too low, and no run is lost
     store.keeper.release(row)
 
 
 def bury(store: Host, row: RunRow, deaths: Deaths) -> RunRow:
-    """End a run that kills its drivers: it failed, and is not tried again by itself. The caller holds the lease, and has it no more."""
+    """End a run that kills its processes: it fails, and is not retried automatically. The caller holds the lease, and loses it."""
     chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
     if row.status != Status.RUNNING:
         chain.status(Status.RUNNING)
     error = WorkerDied(
-        f"{deaths.number} processes died one after the other while they drove run {row.id!r}, and no step or checkpoint was recorded in between"
+        f"{deaths.number} processes in a row died while executing run {row.id!r}, and no step or checkpoint was recorded in between"
     )
     chain.status(Status.FAILED, error=error_body(error), deaths=deaths.number)
     commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
     commit.read = [START, "retry"]
     store.backend.commit(commit)
-    tell(store.backend, store.framer, commit.run)
+    wake_waiters(store.backend, store.framer, commit.run)
     return commit.run
 
 
 def is_buried(said: dict[str, Any]) -> bool:
-    """Whether a status says that the run was given up because its drivers died."""
+    """Whether a status record says that the run was given up because its processes died."""
     return said.get("status") == Status.FAILED and "deaths" in said

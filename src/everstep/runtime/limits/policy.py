@@ -1,11 +1,11 @@
-"""When a run saves a checkpoint by itself: `every(steps=5) | on("gate", "llm")`.
+"""Policies: when a run makes checkpoints automatically, such as `every(steps=5) | on("gate", "llm")`.
 
-As text, one line that a configuration can hold and that `str` writes:
+As text, in one line, for configurations and for `str`:
 
     policy  = "manual" | "off" | part { "|" part }
     part    = "every" [number] ("step" | "steps" | "s" | "min" | "h" | their long forms)  |  "on" event { "," event }
 
-A policy only answers the question; it counts nothing and saves nothing. No I/O, no clock.
+A policy only decides; it counts nothing and saves nothing. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from everstep.runtime.limits.checks import check_keys, check_number
 
 KINDS = ("llm", "tool")
 EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "error", "milestone")
-_ALLOWED = f"{', '.join(EVENTS)}, or custom:name for an event or a kind of step of your own"
+_ALLOWED = f"{', '.join(EVENTS)}, or custom:name for your own event or kind of step"
 _FORMS = "'every 5 steps', 'every 30 s', 'on gate, llm', several of them joined by |, 'manual' or 'off'"
 _CUSTOM = re.compile(r"custom:[^\W\d][\w.:/-]{0,99}")
 _EVERY = re.compile(r"every(?:\s+(?P<number>[0-9][0-9.e+-]*))?\s+(?P<unit>[a-z]+)")
@@ -29,16 +29,16 @@ _UNITS = {"s": 1, "sec": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, 
 
 
 def is_custom(name: object) -> bool:
-    """Whether this is the full name of an event of the user's own: custom: and 1 to 100 letters, digits or _ . : / - that begin with a letter."""
+    """Whether this is the full name of a user's event: custom: and 1 to 100 letters, digits or _ . : / - that begin with a letter."""
     return isinstance(name, str) and _CUSTOM.fullmatch(name) is not None
 
 
 class Policy(Shape, frozen=True):
-    """When checkpoints are made by themselves. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
+    """When checkpoints are made automatically. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
 
-    Joined, a checkpoint is made when any part asks for one, and each checkpoint, also one made by hand, begins all counts anew.
-    `manual` never asks: what is saved is saved by `run.checkpoint`. `off` says that nothing
-    is to be recorded at all: steps are plain calls. So it cannot be joined with anything.
+    A joined policy makes a checkpoint when any part asks for one. Every checkpoint, also a manual one, resets all counts.
+    With `manual`, only `run.checkpoint` saves. With `off`, nothing is recorded and steps are plain calls, so it cannot be joined
+    with anything.
     """
 
     steps: int | None = None
@@ -53,20 +53,22 @@ class Policy(Shape, frozen=True):
             object.__setattr__(self, "seconds", float(check_number(self.seconds, "seconds", above=True)))
         object.__setattr__(self, "events", frozenset(_event(name) for name in self.events))
         if type(self.off) is not bool or (self.off and (self.steps or self.seconds or self.events)):
-            raise InvalidArgument(f"off={shown(self.off)} does not go with triggers", remedy="Use everstep.off by itself.")
+            raise InvalidArgument(f"off={shown(self.off)} cannot be combined with triggers", remedy="Use everstep.off by itself.")
 
     def __or__(self, other: Policy) -> Policy:
         if not isinstance(other, Policy):
             return NotImplemented
         if self.off or other.off:
-            raise InvalidArgument(f"{self} | {other}: off cannot be joined", remedy="Use off by itself, or manual for no automatic ones.")
+            raise InvalidArgument(
+                f"{self} | {other}: off cannot be joined", remedy="Use off by itself, or manual for no automatic checkpoints."
+            )
         return Policy(_least(self.steps, other.steps), _least(self.seconds, other.seconds), self.events | other.events)
 
     def due(self, event: str, kind: str | None, steps_since: int, seconds_since: float) -> str | None:
-        """What asks for a checkpoint now, as text ("on llm", "every 5 steps", "every 30 s"), or None.
+        """Return what asks for a checkpoint now, as text ("on llm", "every 5 steps", "every 30 s"), or None.
 
-        `event` is what has just happened, `kind` the kind of the step if it was one; the counts are since the last checkpoint,
-        or since the run began. The counts are looked at whatever the event is, so that a timer may ask in the middle of a step.
+        `event` is the event that just happened, `kind` the kind of the step if it was one; the counts are since the last checkpoint,
+        or since the run began. The counts are checked for every event, so that a timer may ask in the middle of a step.
         """
         named = self._named("post_step" if event == "step" else event, kind) if self.events else None
         if named is not None:
@@ -78,7 +80,7 @@ class Policy(Shape, frozen=True):
         return None
 
     def _named(self, event: str, kind: str | None) -> str | None:
-        """The name under which this event is asked for; that of the kind says more than post_step does."""
+        """Return the name under which the policy asks for this event; the kind of a step comes before post_step."""
         if event == "post_step" and kind is not None:
             for name in (kind if kind in KINDS else f"custom:{kind}", event):
                 if name in self.events:
@@ -96,9 +98,9 @@ class Policy(Shape, frozen=True):
 
     @classmethod
     def parse(cls, given: Policy | str | bool | Mapping[Any, Any]) -> Policy:
-        """A policy from a configuration: text as `str` writes it, or `{"every": {"steps": 5, "seconds": 30}, "on": ["gate"]}`.
+        """Make a policy from a configuration: text as `str` writes it, or `{"every": {"steps": 5, "seconds": 30}, "on": ["gate"]}`.
 
-        Some YAML readers take a bare `off` for False and a bare `on` for True; both are understood here.
+        Some YAML readers turn a bare `off` into False and a bare `on` into True; both are accepted here.
         """
         if isinstance(given, Policy):
             return given
@@ -108,25 +110,27 @@ class Policy(Shape, frozen=True):
             return _from_text(given)
         if isinstance(given, Mapping) and given:
             return _from_mapping({"on" if name is True else name: value for name, value in given.items()})
-        raise InvalidArgument(f"{shown(given)} is no policy", remedy=f"Give {_FORMS}; or a mapping with every and on.")
+        raise InvalidArgument(
+            f"policy must be text or a mapping, got {shown(given)}", remedy=f"Give {_FORMS}; or a mapping with every and on."
+        )
 
 
 def every(steps: int | None = None, seconds: float | None = None) -> Policy:
-    """A checkpoint after so many steps, or when so many seconds have passed since the last one (also in the middle of a step)."""
+    """Make a checkpoint after so many steps, or so many seconds after the last one (also in the middle of a step)."""
     if steps is None and seconds is None:
-        raise InvalidArgument("every() says neither steps nor seconds", remedy="Use every(steps=5), every(seconds=30) or both.")
+        raise InvalidArgument("every() needs steps or seconds", remedy="Use every(steps=5), every(seconds=30) or both.")
     return Policy(steps, seconds)
 
 
 def on(*events: str) -> Policy:
-    """A checkpoint whenever one of these happens.
+    """Make a checkpoint whenever one of these events happens.
 
     `step` (the same as `post_step`): a step has ended; `pre_step`: one is about to begin; `llm`, `tool`: a step of that kind has
     ended; `gate`: a gate was answered; `error`: a step failed; `milestone`: `run.milestone` was
     called; `custom:name`: `run.emit(name)` was called, or a step of kind `name` has ended.
     """
     if not events:
-        raise InvalidArgument("on() names no event", remedy=f"Use {_ALLOWED}.")
+        raise InvalidArgument("on() needs at least one event", remedy=f"Use {_ALLOWED}.")
     return Policy(events=frozenset(_event(name) for name in events))
 
 
@@ -144,7 +148,7 @@ def _event(name: Any) -> str:
             "a policy cannot wait for 'artifact': runs have no artifacts",
             remedy="Emit an event of your own, run.emit('artifact'), and use on('custom:artifact').",
         )
-    raise InvalidArgument(f"{shown(name)} is no event that a checkpoint can be made on", remedy=f"Use {_ALLOWED}.")
+    raise InvalidArgument(f"unknown checkpoint event {shown(name)}", remedy=f"Use {_ALLOWED}.")
 
 
 def _least(one: Any, other: Any) -> Any:
@@ -175,12 +179,12 @@ def _part(part: str, text: str) -> Policy:
         return on(*(name.strip() for name in part[3:].split(",")))
     found = _EVERY.fullmatch(part)
     if found is None:
-        raise InvalidArgument(f"{shown(part)} in the policy {shown(text)} is not understood", remedy=f"Write {_FORMS}.")
+        raise InvalidArgument(f"{shown(part)} in the policy {shown(text)} is invalid", remedy=f"Write {_FORMS}.")
     number, unit = found["number"] or "1", found["unit"]
     if unit in ("step", "steps"):
         return every(steps=_number(number, int, part))
     if unit not in _UNITS:
-        raise InvalidArgument(f"{shown(part)} has the unknown unit {unit!r:.60}", remedy=f"Use step, steps, {', '.join(_UNITS)}.")
+        raise InvalidArgument(f"unknown unit {unit!r:.60} in {shown(part)}", remedy=f"Use step, steps, {', '.join(_UNITS)}.")
     return every(seconds=_number(number, float, part) * _UNITS[unit])
 
 
@@ -188,7 +192,7 @@ def _number(text: str, to: type[Any], part: str) -> Any:
     try:
         return to(text)
     except ValueError:
-        raise InvalidArgument(f"{shown(part)} holds {text!r:.60}, which is no number for it", remedy=f"Write {_FORMS}.") from None
+        raise InvalidArgument(f"invalid number {text!r:.60} in {shown(part)}", remedy=f"Write {_FORMS}.") from None
 
 
 def _from_mapping(given: Mapping[Any, Any]) -> Policy:
@@ -196,12 +200,14 @@ def _from_mapping(given: Mapping[Any, Any]) -> Policy:
     policy = manual
     if "every" in given:
         if not isinstance(given["every"], Mapping):
-            raise InvalidArgument(f"every={shown(given['every'])} is no mapping", remedy="Write every: {steps: 5} or every: {seconds: 30}.")
+            raise InvalidArgument(
+                f"every must be a mapping, got {shown(given['every'])}", remedy="Write every: {steps: 5} or every: {seconds: 30}."
+            )
         check_keys(given["every"], ("steps", "seconds"), "every")
         policy |= every(**given["every"])
     if "on" in given:
         events = given["on"]
         if not isinstance(events, (str, list, tuple)):
-            raise InvalidArgument(f"on={shown(events)} is neither an event nor a list of them", remedy=f"Use {_ALLOWED}.")
+            raise InvalidArgument(f"on must be an event or a list of events, got {shown(events)}", remedy=f"Use {_ALLOWED}.")
         policy |= on(*([events] if isinstance(events, str) else events))
     return policy

@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM while runs are open: the first lets the running step finish, the second stops at once.
 
-Handlers are installed when a run is opened in the main thread, and taken away with the last one; a program that has handlers of its
-own keeps them. A handler only notes the signal: whoever drives the run asks at the end of each step. Where no step is running there
-is nothing to finish, and the program stops where it is. A worker that is told to stop asks its own runs alone.
+Handlers are installed when a run is opened in the main thread, and removed with the last one; a program that has its own handlers keeps
+them. A handler only sets a flag, which is checked at the end of each step. If no step is running, there is nothing to finish, and the
+program stops where it is. When a worker is asked to stop, only its own runs stop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Watched:
-    """The runs that are open in the main thread, in order. One that is collected without ever being left goes by itself."""
+    """The runs that are open in the main thread, in order. A run that is garbage-collected without being closed is dropped."""
 
     def __init__(self) -> None:
         self._runs: list[ref[Attempt]] = []
@@ -53,7 +53,7 @@ _missed: int | None = None
 
 
 def watch(run: Attempt) -> None:
-    """A run is open from now on."""
+    """Add a run that was opened."""
     if threading.current_thread() is not threading.main_thread():
         return
     _open.append(run)
@@ -65,7 +65,7 @@ def unwatch(run: Attempt) -> None:
     global _seen, _missed
     in_main = threading.current_thread() is threading.main_thread()
     if run not in _open or (run.is_async and not in_main):
-        return  # an async run is closed in a thread, and taken off here when its task goes on
+        return  # an async run is closed in another thread, and removed here when its task continues
     _open.remove(run)
     if not _open:
         _missed, _seen = _seen, None
@@ -74,22 +74,22 @@ def unwatch(run: Attempt) -> None:
 
 
 def abandon(store: object) -> None:
-    """A store was closed: runs of it that were never left have nothing to finish, and a signal is no longer theirs."""
+    """Remove the runs of a store that was closed: runs that were never closed have nothing to finish."""
     for run in [run for run in _open if run.store is store]:
         unwatch(run)
 
 
 def missed() -> int | None:
-    """A signal that came while the last run was being closed, or that this run was stopped by; it is told once."""
+    """Return a signal that came while the last run was being closed, or that stopped this run; each one only once."""
     global _missed
     found, _missed = _missed, None
     return found
 
 
-def told(run: Attempt, error: BaseException | None) -> BaseException | None:
-    """What a run is left with; where a signal came in the form of something else, `Interrupted`.
+def error_of(run: Attempt, error: BaseException | None) -> BaseException | None:
+    """Return the error that a run ends with; `Interrupted` if a signal caused another exception.
 
-    A task is stopped by cancelling it, and a run around another one sees the exit of that.
+    A task is stopped by cancelling it, and a run around another one gets the exit exception of that one.
     """
     found = seen(run)
     if found is None or error is None or isinstance(error, (Exception, Suspended)):
@@ -98,22 +98,22 @@ def told(run: Attempt, error: BaseException | None) -> BaseException | None:
     return Interrupted(run.id, f"signal {found[0]}", found[1]) if by_signal else error
 
 
-class Ear:
-    """Where the runs of one worker hear that they are to stop at the end of their step, as a signal would have it."""
+class StopFlag:
+    """The stop flag of one worker: its runs check it at the end of each step, like a signal."""
 
-    __slots__ = ("heard",)
+    __slots__ = ("signal",)
 
     def __init__(self) -> None:
-        self.heard: int | None = None
+        self.signal: int | None = None
 
 
-ear: ContextVar[Ear | None] = ContextVar("ear", default=None)
-"""That of the worker that a run is opened by; its children hear with it, too."""
+stop_flag: ContextVar[StopFlag | None] = ContextVar("everstep-stop-flag", default=None)
+"""The flag of the worker that opened the run; its children use it, too."""
 
 
 def seen(run: Attempt | None = None) -> tuple[str, int] | None:
-    """The signal that asked the process to stop, or this run of it, and the exit code that goes with it."""
-    number = _seen if run is None or run.ear is None else run.ear.heard or _seen
+    """Return the signal that asked the process, or this run, to stop, and its exit code; None without one."""
+    number = _seen if run is None or run.stop_flag is None else run.stop_flag.signal or _seen
     return None if number is None else (signal.Signals(number).name, 128 + number)
 
 
@@ -126,7 +126,7 @@ def _install() -> None:
 
 
 def _replaceable(handler: Any) -> bool:
-    """What Python or asyncio installed, not the program."""
+    """Whether Python or asyncio installed the handler, and not the program."""
     if handler in (signal.default_int_handler, signal.SIG_DFL):
         return True
     return getattr(getattr(handler, "func", None), "__qualname__", "") == "Runner._on_sigint"
@@ -159,23 +159,23 @@ def _handle(number: int, stack: Any) -> None:
 
 
 def _cancel(task: Any) -> None:
-    """Stop a task where it waits, unless it came to a step's end or beginning meanwhile and is on its way out."""
+    """Stop a task where it waits, unless it reached the end or start of a step meanwhile and stops by itself."""
     if not any(run.is_leaving for run in _open if run.task is task):
         task.cancel()
 
 
 def stop_idle(run: Attempt) -> None:
-    """Cancel the task of an async run of a worker that is to stop, unless a step is running: that one is finished first. From any thread."""
+    """Cancel the task of an async run of a stopping worker, unless a step is running: that one is finished first. Callable from any thread."""
     task = run.task
     if run.is_async and task is not None:
         task.get_loop().call_soon_threadsafe(lambda: None if run.steps.flight or run.is_leaving else task.cancel())
 
 
 def _say(number: int) -> None:
-    """A person at a terminal should know that the signal was heard, and what a second one does."""
+    """Tell the user at a terminal that the signal was received, and what a second one does."""
     steps = [address for run in _open for address in run.steps.flight]
     if steps and os.isatty(2):
-        os.write(2, f"\neverstep: {signal.Signals(number).name}: finishing {', '.join(steps[:3])}; once more stops at once\n".encode())
+        os.write(2, f"\neverstep: {signal.Signals(number).name}: finishing {', '.join(steps[:3])}; repeat to stop at once\n".encode())
 
 
 def _stop_now(number: int) -> None:

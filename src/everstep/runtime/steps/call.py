@@ -1,7 +1,7 @@
 """Steps: named calls whose result is recorded once. Here a call gets its address.
 
-Numbers are given in the order of the program, before anything runs at the same time. `lookup` finds what was recorded of a call, and `drive` runs
-what is not.
+Numbers are assigned in the order of the program, before anything runs in parallel. `lookup` finds the record of a call, and `drive` runs
+the call if there is none.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def begin(
     run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
 ) -> Ticket:
-    """Number a call, and look up what was recorded of it."""
+    """Number a call, and look up its record."""
     plain, options, title, key, args = _resolve(name, function, args, given)
     return look_up(Ticket(run, plain, _number(run, here, title, key), args, kwargs, options))
 
 
 def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Any:
-    """Number a call and run it to its end, in this thread. The short way to a recorded result is what replay spends its time on."""
+    """Number a call and run it to its end, in this thread. Has a fast path to a recorded result, because a replay spends its time there."""
     plain, options, title, key, args = _resolve(name, function, args, given)
     address = _number(run, here, title, key)
     replay = run.replay
@@ -48,7 +48,7 @@ def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, .
 
 
 def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """What a call means: the function itself, how it is to be run, its name, its key, and its arguments."""
+    """Return the parts of a call: the function itself, its options, its name, its key, and its arguments."""
     if not isinstance(name, str):
         args = args if function is ABSENT else (function, *args)
         name, function = None, name
@@ -64,17 +64,17 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
 
 
 def no_function(name: Any, function: Any) -> InvalidArgument:
-    """The error of a step that has nothing to call."""
+    """Return the error of a step that has nothing to call."""
     said = f"a step must be a function, got {function!r:.60}"
     if function is ABSENT:
-        said = f"run.step must get a function, got {'nothing' if name is None else f'only the name {name!r:.60}'}"
+        said = f"run.step needs a function, got {'nothing' if name is None else f'only the name {name!r:.60}'}"
     return InvalidArgument(said, remedy='Use run.step("name", function, *args) or run.step(function, *args).')
 
 
 def _number(run: Attempt, here: Frame, title: str, key: str | None) -> str:
     numbering, branches = run.numbering, run.branches
     if numbering.owned():
-        numbering.check()  # interrupted in the middle of this: two calls would get one number
+        numbering.check()  # a signal interrupted this code: two calls would get one number
     with numbering:
         if run.is_async or not branches.ask_alone():
             branches.ask(run.branch())

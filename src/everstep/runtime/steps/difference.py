@@ -1,4 +1,4 @@
-"""Where two values differ: the paths, and both values around each difference. No I/O."""
+"""Finds where two values differ: the paths, and both values around each difference. No I/O."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from everstep.errors import EverstepError
 from everstep.fields import Shape
 
 MOST_PLACES = 10
-_BEFORE, _LONGEST = 60, 200  # characters of a text that are shown before a difference, and in all
+_BEFORE, _LONGEST = 60, 200  # characters of a text shown before a difference, and in total
 NOTHING = "nothing"
 
-Place = tuple[tuple[Any, ...], str, str]
+DifferingPath = tuple[tuple[Any, ...], str, str]
 
 
 class Difference(Shape, frozen=True):
-    """One way in which a validated run differs from what is recorded.
+    """One difference between a validated run and its record.
 
-    `recorded` and `now` show both values around the first place that differs, and `path` leads to that place inside the value; `places`
-    lists the first 10 places, and `count` says how many there are. `what` is result, input, new (asked for now, not recorded), missing (recorded, not asked for now), cancelled, or
-    end (how the workflow itself ended).
+    `recorded` and `now` show both values around the first difference, and `path` is its path inside the value; `places` lists the first 10
+    differences, and `count` says how many there are. `what` is result, input, new (called now, not recorded), missing (recorded, not called
+    now), cancelled, or end (how the workflow itself ended).
     """
 
     address: str
@@ -28,7 +28,7 @@ class Difference(Shape, frozen=True):
     now: str
     path: tuple[Any, ...] = ()
     what: str = "result"
-    places: tuple[Place, ...] = ()
+    places: tuple[DifferingPath, ...] = ()
     count: int = 1
 
     def __str__(self) -> str:
@@ -40,22 +40,22 @@ class Difference(Shape, frozen=True):
 
 
 def difference(address: str, recorded: Any, now: Any, what: str = "result") -> Difference | None:
-    """How two storable values differ; None if they are the same, types included."""
+    """Return how two storable values differ; None if they are the same, including their types."""
     old, new = encode(recorded, address), encode(now, address)
     if old == new:
         return None
-    places = _places(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
+    places = _differing_paths(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
     path, was, is_now = places[0]
     return Difference(address, was, is_now, path, what, tuple(places[:MOST_PLACES]), len(places))
 
 
 def of_texts(address: str, recorded: str, now: str, what: str = "result") -> Difference:
-    """A difference of two texts that describe what was recorded and what came now."""
+    """Return a difference of two texts that describe the record and the present."""
     return Difference(address, *around(recorded, now), what=what)
 
 
 def around(one: str, other: str) -> tuple[str, str]:
-    """Two texts, cut to what surrounds the first place where they differ."""
+    """Return two texts, cut to the surroundings of their first difference."""
     start = max(0, _common(one, other) - _BEFORE)
     if max(len(one), len(other)) <= _LONGEST:
         start = 0
@@ -63,7 +63,7 @@ def around(one: str, other: str) -> tuple[str, str]:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with in common."""
+    """Return how many characters two texts have in common at their beginning."""
     shorter = min(len(one), len(other))
     return next((n for n in range(shorter) if one[n] != other[n]), shorter)
 
@@ -73,15 +73,15 @@ def _cut(text: str, start: int) -> str:
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _places(old: Any, new: Any) -> list[Place]:
-    """The places, most of them as the diff of two states names them."""
+def _differing_paths(old: Any, new: Any) -> list[DifferingPath]:
+    """Return the paths that differ, most of them named as in the diff of two states."""
     from everstep.snapshot.diff import between  # only validation needs it
 
     try:
         found = between(old, new)
     except EverstepError:
         return []
-    places: list[Place] = []
+    places: list[DifferingPath] = []
     for change in found:
         before = NOTHING if change.kind == "added" else repr(change.before)
         after = NOTHING if change.kind == "removed" else repr(change.after)

@@ -1,14 +1,14 @@
 """Runs one step to its end: written once, as a coroutine, for threads and for tasks.
 
-    waits for its turn ── recorded? ──> given again
+    waits for its turn ── recorded? ──> replayed
         │ no
         v
     before_step ──> attempt ──> succeeded: recorded ──> its result
                       ^   └──> failed: recorded ──> its error
                       └─ delay ──────┘ (a retry is left)
 
-`Ways` is all that differs: `IN_THREAD` calls and waits in this thread, so that the coroutine never stops in between, and `drive` runs it like a
-function; `tasks.in_task` awaits. What the program's function raises is handed back as a value: StopIteration can't leave a coroutine.
+`Ways` has all the differences: `IN_THREAD` calls and waits in this thread, so the coroutine never suspends, and `drive` runs it like a
+function; `tasks.in_task` awaits. An exception of the program's function is returned as a value: StopIteration can't leave a coroutine.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from everstep.runtime.steps.record import after_step, before_step, failed, remai
 from everstep.runtime.steps.ticket import Ticket, Turn, Unrecorded, raised
 
 Ended = tuple[Any, Exception | None]
-"""The result of a step that was run, or its error; or, as an error, one of the next two."""
-RECORDED = Exception("its recorded end is to be given, and counts as kept")
-COMPARED = Exception("its recorded end is to be given after a validation")
+"""The result of a step that ran, or its error; the error may be one of the next two."""
+RECORDED = Exception("return the recorded end, and count it as kept")
+COMPARED = Exception("return the recorded end after a validation")
 
 
 class Ways(Protocol):
-    """How a step is run: in a thread, or in a task."""
+    """The operations that differ between a thread and a task."""
 
     @property
     def awaits(self) -> bool:
-        """Whether the calls are awaited by tasks, whose ends have an order."""
+        """Whether tasks await the calls, so that their ends have an order."""
 
     @property
     def commit(self) -> Callable[[Ticket, tuple[str, str] | None], Any]:
@@ -41,7 +41,7 @@ class Ways(Protocol):
 
     async def turn(self, other: Turn) -> None: ...
 
-    async def place(self, ticket: Ticket) -> None: ...
+    async def recorded_turn(self, ticket: Ticket) -> None: ...
 
     async def fresh(self, ticket: Ticket, is_over: bool = False) -> None: ...
 
@@ -79,11 +79,11 @@ def drive(ticket: Ticket) -> Any:
     try:
         return raised_or_given(ticket, error)
     finally:
-        del error  # it knows this frame by its traceback
+        del error  # its traceback refers to this frame
 
 
 def raised_or_given(ticket: Ticket, error: Exception) -> Any:
-    """What the program gets of a step that has no result of its own."""
+    """Return or raise what the program gets from a step that has no result of its own."""
     if error is RECORDED:
         return recorded_outcome(ticket)
     if error is COMPARED:
@@ -95,7 +95,7 @@ def raised_or_given(ticket: Ticket, error: Exception) -> Any:
 
 
 async def run_step(ticket: Ticket, ways: Ways) -> Ended:
-    """Try until it succeeds, or fails for good."""
+    """Make attempts until the step succeeds, or fails for good."""
     run, inside = ticket.run, ticket.options.transactional
     error: Exception | None = None
     try:
@@ -128,12 +128,12 @@ async def run_step(ticket: Ticket, ways: Ways) -> Ended:
             ticket.end_span(stopped)
         raise
     finally:
-        error = None  # it knows this frame by its traceback
+        error = None  # its traceback refers to this frame
         end_turn(ticket)
 
 
 async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
-    """All that comes before the function of a step is called; gives an end if it is not to be called."""
+    """Do everything that comes before the step's function is called; return its end if it must not be called."""
     options = ticket.options
     if ways.awaits or ticket.done or ticket.run.dry or options.key is not None or options.transactional is not None:
         ended = await _settled(ticket, ways)
@@ -141,7 +141,7 @@ async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
             return ended
     instead = before_step(ticket)
     if instead is not None:
-        await ways.fresh(ticket, is_over=True)  # as on replay: it ends after other tasks had their turn
+        await ways.fresh(ticket, is_over=True)  # as on replay: it ends after the other tasks' turn
         return instead[0], None
     if ticket.found is not None and (wait := remaining(ticket)):
         await ways.nap(ticket, wait)
@@ -149,15 +149,15 @@ async def start_step(ticket: Ticket, ways: Ways) -> Ended | None:
 
 
 async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
-    """Wait until a step may begin; gives an end if it is not to be run."""
+    """Wait until a step may begin; return its end if it must not run."""
     run, inside = ticket.run, ticket.options.transactional
     while (other := take_turn(ticket)) is not None:
         await ways.turn(other)
     if ways.awaits:
-        run.branch()  # it begins here, also if it asks for something only later
+        run.branch()  # the branch begins here, also if its first call comes later
     look_again(ticket)
     if ticket.played:
-        await ways.place(ticket)
+        await ways.recorded_turn(ticket)
         return None, RECORDED
     if run.dry:
         from everstep.runtime.steps import validate
@@ -173,7 +173,7 @@ async def _settled(ticket: Ticket, ways: Ways) -> Ended | None:
 
 
 async def _tries_again(ticket: Ticket, ways: Ways, error: Exception) -> bool:
-    """Record that an attempt failed. True if there is a next one: then it is time for it when this returns."""
+    """Record that an attempt failed. Return True if there is a next one, when it is time for it."""
     if isinstance(error, Unrecorded):
         ticket.run.steps.not_recorded(ticket, error.error)
         raise error.error  # it has its own cause
@@ -188,7 +188,7 @@ async def _tries_again(ticket: Ticket, ways: Ways, error: Exception) -> bool:
 
 
 async def record_failure(ticket: Ticket, ways: Ways, error: Exception) -> float | None:
-    """Record that an attempt failed; the delay before the next one, or None if there is none."""
+    """Record that an attempt failed; return the delay before the next one, or None if there is none."""
     run = ticket.run
     run.refuse_trouble(error)
     delay = failed(ticket, error)

@@ -1,7 +1,7 @@
-"""How a step is run in a thread: its function is called, and whatever has to be waited for is waited for here.
+"""Runs a step in a thread: calls its function, and blocks for everything that takes time.
 
-These are coroutines because `drive` is written once for threads and tasks, but none of them ever waits for an event loop. `tasks.in_task` has
-the same ways for tasks.
+These are coroutines because `drive` is written once for threads and tasks, but none of them ever waits for an event loop. `tasks.in_task` is
+the counterpart for tasks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from everstep.runtime.waits.wait import Wait
 
 
 class InThread:
-    """The ways of a thread. There is one for all of them: it knows nothing."""
+    """The operations of `Ways` for threads. Stateless: one object for all threads."""
 
     awaits = False
     commit = staticmethod(commit_step)
@@ -31,11 +31,11 @@ class InThread:
         """Wait for another call of the same key."""
         other.wait()
 
-    async def place(self, ticket: Ticket) -> None:
-        """A recorded end is handed out at once: the program waits for nothing else."""
+    async def recorded_turn(self, ticket: Ticket) -> None:
+        """Return at once: the program waits for nothing else."""
 
     async def fresh(self, ticket: Ticket, is_over: bool = False) -> None:
-        """Something new begins at once."""
+        """Return at once."""
 
     async def call(self, ticket: Ticket) -> Any:
         """Make one attempt at a step."""
@@ -53,41 +53,41 @@ class InThread:
             frame.reset(token)
 
     async def nap(self, ticket: Ticket, seconds: float) -> None:
-        """Wait a little at a time, so that a signal or an operator is heard."""
+        """Wait in short intervals, so that a signal or an operator's message is noticed."""
         wait = Wait(seconds)
         while (left := wait.left()) > 0:
             clock.nap(left, 0.2)
             ticket.run.listen()
 
     async def afford(self, ticket: Ticket) -> None:
-        """Have a place in the budgets, or stop the run."""
+        """Reserve a slot in the budgets, or stop the run."""
         afford(ticket)
 
     async def give_way(self, ticket: Ticket, waiting: Waiting) -> NoReturn:
-        """A child run, or a gate inside of the step, waits: so does this program, which has nothing else to do."""
+        """Suspend the program: a child run, or a gate inside of the step, waits, and there is nothing else to do."""
         ticket.run.steps.broken_off(ticket, waiting)
         raise waiting
 
     async def write_inside(self, ticket: Ticket) -> None:
-        """Make the result of a step durable by its own transaction, with the checkpoint that is due."""
+        """Make the result of a step durable in its own transaction, with the checkpoint that is due."""
         write(ticket, None)
 
     async def apart(self, function: Callable[..., Any], *args: Any, undo: Callable[[Any], None] | None = None) -> Any:
-        """Call something that waits for a database."""
+        """Call a function that waits for a database."""
         return function(*args)
 
     async def ended(self, ticket: Ticket, error: Exception | None) -> None:
-        """The program sees the end of a step at once."""
+        """Do nothing: the program sees the end of a step at once."""
 
     def left(self, ticket: Ticket, error: BaseException) -> None:
-        """A step was left without an end; nobody can have cancelled it."""
+        """Do nothing: a step in a thread cannot have been cancelled."""
 
 
 IN_THREAD = InThread()
 
 
 def _finish(result: Any) -> Any:
-    """A coroutine in a program that has no loop."""
+    """Run a coroutine to its end, in a program without a loop."""
     import asyncio
 
     try:
@@ -102,7 +102,7 @@ def _finish(result: Any) -> Any:
 
 
 def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
-    """Python cannot stop a thread: after the timeout the call is left to itself, and what it returns is thrown away."""
+    """Call a function with a timeout. Python cannot stop a thread: after the timeout it continues, and its result is discarded."""
     box: list[tuple[bool, Any]] = []
 
     def work() -> None:
@@ -116,7 +116,7 @@ def _call_limited(ticket: Ticket, timeout: float, inside: Frame) -> Any:
     thread.start()
     until = time.monotonic() + timeout
     while thread.is_alive() and (left := until - time.monotonic()) > 0:
-        thread.join(min(left, 0.5))  # a signal that comes just before a wait is heard after it
+        thread.join(min(left, 0.5))  # a signal that comes just before a wait is handled after it
     if not box:
         inside.dead = True
         ticket.run.steps.lose_children(ticket)

@@ -1,6 +1,7 @@
 """Steps whose function runs inside something that ends with its record, such as a transaction. The engine knows only this protocol. No I/O.
 
-`everstep.transactions` has such steps. `provide` says how one is made from what `@step(transactional=...)` was given; `everstep.api` calls it.
+`everstep.transactions` has such steps. `provide` registers how one is made from the value of `@step(transactional=...)`; `everstep.api`
+calls it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Work(Protocol):
-    """What one attempt at such a step has open."""
+    """The open transaction of one attempt at such a step."""
 
     @property
     def connection(self) -> Any:
-        """What the function writes through."""
+        """The object that the function writes through."""
 
     @property
     def inside(self) -> bool:
-        """Whether the step's record is committed by it."""
+        """Whether it commits the step's record, too."""
 
     def commit(self, commit: Commit) -> Committed:
         """End it together with the commit of the step's record."""
@@ -39,23 +40,23 @@ class Inside(Protocol):
     """Makes attempts at steps of this kind, and records them."""
 
     def check(self, ticket: Ticket) -> None:
-        """Refuse what makes no sense, before anything is written about the step."""
+        """Refuse an invalid step before anything is written about it."""
 
     async def attempt(self, ticket: Ticket, ways: Ways) -> Any:
         """Make one attempt, in a thread or in a task; return its result, which is recorded."""
 
     def skip(self, ticket: Ticket) -> None:
-        """Have no earlier attempt take effect any more: an operator skips the step."""
+        """Make sure that no earlier attempt takes effect any more: an operator skips the step."""
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function where nothing is recorded."""
+        """Call the function without recording."""
 
 
 _make: list[Callable[[Any], Inside]] = []
 
 
 def provide(make: Callable[[Any], Inside]) -> None:
-    """Say how such steps are made."""
+    """Register how such steps are made."""
     _make[:] = [make]
 
 

@@ -1,4 +1,4 @@
-"""What was recorded of a call of a step: whether it is the same call, how far it came, and its result or error. Writes nothing."""
+"""Looks up the record of a step's call: whether it is the same call, how far it got, and its result or error. Writes nothing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from everstep.store.journal.results import SHORT_INPUT, input_of, preview, show_
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
 
-_UNSTORABLE = "Give the step a key= that says what it is known by, leave the argument out with ignore=, or make it storable."
+_UNSTORABLE = "Identify the step by a key=, leave the argument out with ignore=, or make it storable."
 
 
 def look_up(ticket: Ticket) -> Ticket:
-    """Fill in what a call is known by, and what was recorded of it."""
+    """Fill in the identity of a call, and its record."""
     _identify(ticket)
     _find(ticket)
     return ticket
 
 
 def look_again(ticket: Ticket) -> None:
-    """A step with a key may have been recorded between its call and its turn."""
+    """Look up a step with a key again: it may have been recorded between its call and its turn."""
     if ticket.turn is not None and ticket.found is None:
         _find(ticket)
 
@@ -46,7 +46,7 @@ def masked_input(run: Attempt, function: Any, address: str, args: tuple[Any, ...
 
 
 def _masked(run: Attempt, function: Any, address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An input as it is stored, where what is stored is masked: a resumed run, which sees the masked values, asks for the same."""
+    """Return a masked input as it is stored: a resumed run sees the masked values, and must get the same input."""
     mask = run.mask
     assert mask is not None
     try:
@@ -69,7 +69,7 @@ def _identify(ticket: Ticket) -> None:
     except EverstepError:
         if options.key is None:
             raise
-        return  # the program says what the step is known by
+        return  # the key identifies the step
     if options.key is None:
         ticket.digest = sha256(data).digest()[:16]
     ticket.input = data if len(data) <= SHORT_INPUT else preview(data, args, kwargs)
@@ -90,7 +90,7 @@ def _find(ticket: Ticket) -> None:
         raise run.diverge(ticket.address, show_input(step.input), show_input(ticket.input))
     if status == RUNNING or (status == FAILED and flags.get("next") is not None):
         ticket.unsure = not flags.get("again") and status == RUNNING
-        cut_off = ticket.unsure or bool(flags.get("cancelled"))  # how far it came is not known
+        cut_off = ticket.unsure or bool(flags.get("cancelled"))  # how far it got is unknown
         ticket.again = cut_off or run.unsure or ticket.address in run.replay.doubtful
         ticket.attempt += 1
         ticket.tried = 0 if flags.get("again") else flags.get("tried", 0 if status == RUNNING else found.attempts + 1)
@@ -108,9 +108,9 @@ def is_other_input(ticket: Ticket, step: StepEntry) -> bool:
 
 
 def _same_call(ticket: Ticket, digest: bytes) -> bool:
-    """Whether a recorded input is that of this call, written in another way."""
+    """Whether a recorded input is that of this call, spelled differently."""
     if ticket.options.ignore:
-        return False  # all of it was given by name
+        return False  # all of it was passed by name
     from everstep.runtime.steps.spelling import spellings
 
     run, shape = ticket.run, shape_of(ticket.function, ticket.options)
@@ -137,14 +137,14 @@ def kept(run: Attempt, address: str, step: StepEntry) -> None:
 
 
 def recorded_outcome(ticket: Ticket) -> Any:
-    """What was recorded: the result, or the error raised again."""
+    """Return the recorded result, or raise the recorded error."""
     assert ticket.found is not None
     kept(ticket.run, ticket.address, ticket.found.entry)
     return given_again(ticket)
 
 
 def given_again(ticket: Ticket) -> Any:
-    """The recorded result, or the recorded error raised again, without counting it as kept."""
+    """Return the recorded result, or raise the recorded error, without counting it as kept."""
     run, found = ticket.run, ticket.found
     assert found is not None
     step = found.entry
@@ -162,7 +162,7 @@ def given_again(ticket: Ticket) -> Any:
 
 
 def take_turn(ticket: Ticket) -> Turn | None:
-    """What a step has to wait for: another call of the same key that is running, whose result it then gets."""
+    """Return the running call with the same key that a step has to wait for, and whose result it then gets; None if there is none."""
     run = ticket.run
     if ticket.options.key is None or ticket.done:
         return None
@@ -176,11 +176,11 @@ def take_turn(ticket: Ticket) -> Turn | None:
 
 
 def end_turn(ticket: Ticket) -> None:
-    """A step is over: its inner ones are not asked for again, and others of its key may look for its result."""
+    """End the turn of a step: drop the records of its inner steps, and let calls with the same key look for its result."""
     run, turn = ticket.run, ticket.turn
     if ticket.reserved:  # it was stopped, or could not be recorded
         ticket.reserved = False
-        run.account.give_back()
+        run.account.release()
     for address in ticket.inner:
         run.replay.entries.pop(address, None)
     if turn is not None:

@@ -1,8 +1,8 @@
-"""Steps whose execution somebody else controls: `run.begin` says that one begins, `complete` or `fail` how it ended.
+"""Steps that other code executes: `run.begin` begins one, `complete` or `fail` records how it ended.
 
 For adapters of frameworks that call tools and models themselves. The step has the address, replay, retries, budgets and crash semantics of
-`run.step`; only its function is not called here. In between it is as if a function were running: a process that dies there leaves no end,
-and the next attempt begins the step again, with `again` True. Relies on `drive` and `record` for all of it.
+`run.step`; only its function is not called here. While it is open, it counts as running: if the process dies, the step has no end, and the
+next attempt begins it again, with `again` True. Relies on `drive` and `record` for all of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Begun:
-    """What both kinds have. `ended` is what came of the step before anybody had to run it."""
+    """The common part of both kinds. `ended` is the end of a step that did not have to run."""
 
     def __init__(self, ticket: Ticket, ways: Ways, ended: Ended | None):
         self._ticket = ticket
@@ -43,46 +43,46 @@ class _Begun:
 
     @property
     def key(self) -> str:
-        """A key that stays the same whenever this step is tried, for the services that it calls."""
+        """A key that stays the same for all attempts at this step, for the services that it calls."""
         return step_key(self._ticket.run.live()[0], self._ticket.address)
 
     @property
     def attempt(self) -> int:
-        """1 for the first attempt that is known, 2 for the second…"""
+        """1 for the first known attempt, 2 for the second…"""
         return self._ticket.attempt
 
     @property
     def again(self) -> bool:
-        """Whether it may have been run before by a process that died in it."""
+        """Whether a process that died may have run it before."""
         return self._ticket.again
 
     @property
     def recorded(self) -> bool:
-        """Whether the step has its end already: it must not be run, and `result` gives it."""
+        """Whether the step has already ended: do not run it, use `result`."""
         return self._ended is not None
 
     @property
     def result(self) -> Any:
-        """The recorded result; raises the recorded error of a step that failed."""
+        """The recorded result; raises the recorded error of a failed step."""
         if self._ended is None:
             raise InvalidArgument(
-                f"step {self.address} has no recorded end: it has to be run", remedy="Ask only where step.recorded is True."
+                f"step {self.address} has no recorded result: run it", remedy="Read result only if step.recorded is True."
             )
         result, error = self._ended
         return result if error is None else raised_or_given(self._ticket, error)
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """What this attempt used. It is recorded with the step and counts for budgets."""
+        """Report what this attempt used. It is recorded with the step and counts for budgets."""
         check_usage(tokens, cost)
         self._ticket.tokens += tokens
         self._ticket.cost += cost
 
     def _claim(self) -> None:
-        """Only one caller may say how the step ended, and only while its run is open."""
+        """Let only one caller end the step, and only while its run is open."""
         run = self._ticket.run
         with self._claiming:
             if not self._is_open:
-                raise InvalidArgument(f"step {self.address} has ended already", remedy="Call complete or fail once for each attempt.")
+                raise InvalidArgument(f"step {self.address} has already ended", remedy="Call complete or fail once for each attempt.")
             if run.saver is None:
                 raise RunClosed(
                     f"run {run.name!r} was closed before step {self.address} ended", remedy="Resume the run: the step begins again."
@@ -106,7 +106,7 @@ class _Begun:
 
     async def _fail(self, error: Exception) -> float | None:
         if not isinstance(error, Exception):
-            raise InvalidArgument(f"error must be an exception that ended the step, got {error!r:.60}", remedy="Use step.fail(error).")
+            raise InvalidArgument(f"error must be the exception that ended the step, got {error!r:.60}", remedy="Use step.fail(error).")
         self._claim()
         ticket, ways, delay = self._ticket, self._ways, None
         try:
@@ -128,35 +128,35 @@ class _Begun:
 
 
 class OpenStep(_Begun):
-    """A step that its caller runs. Say once for each attempt how it ended; from any thread."""
+    """A step that its caller executes. Call `complete` or `fail` once for each attempt, from any thread."""
 
     def complete(self, result: Any) -> None:
-        """The step has succeeded; when this returns, its result is durable."""
+        """Record that the step succeeded; when this returns, its result is durable."""
         at_once(self._complete(result))
 
     def fail(self, error: Exception) -> float | None:
-        """An attempt has failed. Gives the seconds to wait before the next one, which is then open; None if there is none."""
+        """Record that an attempt failed. Return the seconds to wait before the next one, which is then open; None if there is none."""
         return at_once(self._fail(error))
 
 
 class AsyncOpenStep(_Begun):
-    """The same, awaited."""
+    """An `OpenStep` whose `complete` and `fail` are awaited."""
 
     async def complete(self, result: Any) -> None:
-        """The step has succeeded; see `OpenStep.complete`."""
+        """Record that the step succeeded; see `OpenStep.complete`."""
         await self._complete(result)
 
     async def fail(self, error: Exception) -> float | None:
-        """An attempt has failed; see `OpenStep.fail`."""
+        """Record that an attempt failed; see `OpenStep.fail`."""
         return await self._fail(error)
 
 
 def number(
     run: Attempt, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, retry: Any, kind: str | None
 ) -> Ticket:  # fmt: skip
-    """Give the call its address, and look up what was recorded of it."""
+    """Number the call, and look up its record."""
     if not isinstance(name, str):
-        raise InvalidArgument(f"the name of a step must be a text, got {name!r:.60}", remedy='Use run.begin("name", *input).')
+        raise InvalidArgument(f"the name of a step must be text, got {name!r:.60}", remedy='Use run.begin("name", *input).')
     given = {option: value for option, value in (("key", key), ("retry", retry), ("kind", kind)) if value is not None}
     return begin(run, run.here(), name, _run_elsewhere, args, kwargs, given)
 
@@ -190,11 +190,11 @@ async def _begin(ticket: Ticket, ways: Ways) -> Ended | None:
 
 
 async def _compared(ticket: Ticket, ways: Ways) -> Ended:
-    """A validation can't run the step: it compares the input alone."""
+    """Compare only the input: a validation cannot run the step."""
     from everstep.runtime.steps import validate
 
     validate.skipped(ticket)
-    await ways.place(ticket)
+    await ways.recorded_turn(ticket)
     return validate.GIVEN
 
 
@@ -204,4 +204,4 @@ def _end(ticket: Ticket) -> None:
 
 
 def _run_elsewhere(*args: Any, **kwargs: Any) -> None:
-    """Stands for the function of a step that somebody else runs: any input fits it."""
+    """Take the role of the function of a step that other code executes: it accepts any input."""

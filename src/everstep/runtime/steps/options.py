@@ -1,4 +1,4 @@
-"""What a step is called and how it is run: its options, its name, its key, and the decorator that says them once. No I/O."""
+"""The options, name and key of a step, and the decorator that sets them. No I/O."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class StepOptions(Shape, frozen=True):
     kind: str | None = None
     at_most_once: bool = False
     ignore: tuple[str, ...] = ()
-    transactional: Any = None  # an Inside: where the function runs, and what its step is recorded with
+    transactional: Any = None  # an Inside: where the function runs, and what its record is committed with
 
     def __post_init__(self) -> None:
         if self.name is not None:
             check_name(self.name)
         if self.retry is not None and not isinstance(self.retry, Retry):
-            raise InvalidArgument(f"retry={self.retry!r:.60} is no Retry", remedy="Give everstep.Retry(attempts=5).")
+            raise InvalidArgument(f"retry must be an everstep.Retry, got {self.retry!r:.60}", remedy="Give everstep.Retry(attempts=5).")
         if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            raise InvalidArgument(f"timeout must be a number of seconds above 0, got {self.timeout!r:.60}")
+            raise InvalidArgument(f"timeout must be a number of seconds greater than 0, got {self.timeout!r:.60}")
         if self.transactional is not None and self.at_most_once:
             raise InvalidArgument(
-                "transactional and at_most_once exclude each other",
-                remedy="Leave at_most_once out: nothing of a transaction that was not committed has happened.",
+                "transactional and at_most_once cannot be combined",
+                remedy="Leave at_most_once out: a transaction that was not committed has no effect.",
             )
 
 
 PLAIN = StepOptions()
 
 
-_fits = re.compile(r"[^#/@\x00-\x1f\ud800-\udfff]{1,200}").fullmatch  # half of a surrogate pair can stand in no record
+_fits = re.compile(r"[^#/@\x00-\x1f\ud800-\udfff]{1,200}").fullmatch  # no record can contain half of a surrogate pair
 
 
 _fits_key = re.compile(r"[^/\ud800-\udfff]{1,200}", re.DOTALL).fullmatch
@@ -60,7 +60,7 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "<none>"})()  # None 
 
 
 def check_items(items: Any) -> Iterator[Any]:
-    """Refuse what `run.map` can't go through."""
+    """Return an iterator for `run.map`; raise if items cannot be iterated."""
     try:
         return iter(items)
     except TypeError:
@@ -69,7 +69,7 @@ def check_items(items: Any) -> Iterator[Any]:
 
 def check_name(name: Any) -> str:
     if not isinstance(name, str) or _fits(name) is None:
-        raise InvalidArgument(f"{name!r:.60} is no name of a step: 1 to 200 characters, without #, / and @")
+        raise InvalidArgument(f"the name of a step must be text of 1 to 200 characters without #, / and @, got {name!r:.60}")
     return name
 
 
@@ -77,8 +77,8 @@ def check_key(key: Any) -> str:
     if isinstance(key, int) and not isinstance(key, bool) and abs(key) < 10**199:
         return str(key)
     if not isinstance(key, str) or _fits_key(key) is None:
-        shown = "a long number" if type(key) is int else f"{key!r:.60}"
-        raise InvalidArgument(f"key={shown} is no key: text of 1 to 200 characters without /, or a whole number")
+        shown = "a number that is too long" if type(key) is int else f"{key!r:.60}"
+        raise InvalidArgument(f"key must be text of 1 to 200 characters without /, or an integer, got {shown}")
     return key
 
 
@@ -114,16 +114,18 @@ def step(
 
 
 def step(function: Any = None, /, **options: Any) -> Any:
-    """Make a function a step: called inside a run, its result is recorded once. Outside of a run it is simply called.
+    """Make a function a step: called inside a run, its result is recorded once. Outside of a run it is a plain call.
 
-    `kind` ("llm", "tool", or a word of yours) is what policies look at; `ignore` names parameters that do not count as input;
-    `at_most_once` writes down that the step begins, and asks at a gate when a process died inside it. `transactional` (True for the store's
-    database, or the address of another one) hands the function a connection; what it writes holds if, and only if, the step is recorded.
+    Policies use `kind` ("llm", "tool", or your own word); `ignore` names parameters that do not count as input; `at_most_once` records that the
+    step begins, and asks at a gate if a process died inside it. `transactional` (True for the store's database, or the address of another one)
+    passes a connection to the function; its writes are committed if, and only if, the step is recorded.
     """
     if function is None:
         return lambda f: step(f, **options)
     if not callable(function):
-        raise InvalidArgument(f"{function!r:.60} is no function", remedy="Use @everstep.step, or @everstep.step(retry=...).")
+        raise InvalidArgument(
+            f"a step must be a function, got {function!r:.60}", remedy="Use @everstep.step, or @everstep.step(retry=...)."
+        )
     if isinstance(options.get("ignore"), str):
         options["ignore"] = (options["ignore"],)
     chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ())), "transactional": made(options.get("transactional"))})
@@ -148,14 +150,14 @@ def step(function: Any = None, /, **options: Any) -> Any:
 
 
 def shape_of(function: Any, options: StepOptions) -> Any:
-    """A function as those who call the step see it: the connection is not theirs to give."""
+    """Return a function with the parameters that callers pass: the connection is not one of them."""
     return function if options.transactional is None else functools.partial(function, None)
 
 
 def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:
     strange = [name for name in ignore if name not in inspect.signature(function).parameters] if ignore else []
     if strange:
-        raise InvalidArgument(f"ignore={strange!r} names no parameter of {function!r:.60}")
+        raise InvalidArgument(f"ignore must name parameters of {function!r:.60}, got {strange!r}")
 
 
 def name_for(function: Any, options: StepOptions) -> str:
@@ -165,7 +167,7 @@ def name_for(function: Any, options: StepOptions) -> str:
         function = function.func
     name = getattr(function, "__name__", None)
     if name is None or not name.isidentifier():
-        raise InvalidArgument(f"{function!r:.60} has no name that could be recorded", remedy='Give one: run.step("name", function, ...).')
+        raise InvalidArgument(f"{function!r:.60} has no usable name", remedy='Give one: run.step("name", function, ...).')
     return str(name)
 
 

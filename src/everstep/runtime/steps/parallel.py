@@ -1,6 +1,6 @@
-"""Many steps at the same time: in threads, or in tasks. Their numbers were given before; results come in the order of the items.
+"""Runs many steps at the same time: in threads, or in tasks. They are numbered before; results come in the order of the items.
 
-When one fails, no further one begins, those that run are waited for, and the first error in the order of the items is raised.
+When one fails, no further one begins, the running ones finish, and the first error in the order of the items is raised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Failed:
-    """What a ticket came to if it was no result."""
+    """The end of a ticket without a result."""
 
     def __init__(self, error: BaseException | None):
         self.error = error
@@ -48,7 +48,7 @@ def drive_all(tickets: list[Ticket], concurrency: int) -> list[Any]:
 
 
 def _wait(future: Future[Any]) -> Any:
-    """A little at a time: a signal that comes just before a wait is heard after it."""
+    """Wait in short intervals: a signal that comes just before a wait is handled after it."""
     while True:
         try:
             return future.result(0.5)

@@ -1,7 +1,7 @@
-"""What is recorded of a step, before it and after it: that it begins, how it ended, and what follows from that for the run.
+"""Records a step: that it begins, how it ended, and what follows from that for the run.
 
-`before_step` is all that comes before a step is run; `commit_step`, or in a task that of `TaskWriter`, makes its end durable; `after_step` is all
-that follows.
+`before_step` does everything before a step runs; `commit_step`, or that of `TaskWriter` in a task, makes its end durable; `after_step` does
+everything after it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 def before_step(ticket: Ticket) -> tuple[Any] | None:
-    """All that comes before a step is run. Gives (result,) if it need not be run at all."""
+    """Do everything that comes before a step runs. Return (result,) if it need not run."""
     run = ticket.run
     run.live()
     if os.getpid() != run.pid:
-        raise StoreClosed(f"run {run.id!r} was opened before this process was forked", remedy="Open the store anew in the child.")
+        raise StoreClosed(f"run {run.id!r} was opened before this process was forked", remedy="Open the store again in the child.")
     run.boundary()
     if run.waits and get_ident() == run.owner:
-        raise next(iter(run.waits.values()))  # a `finally` while the run is suspended: the program is not leaving its block yet
+        raise next(iter(run.waits.values()))  # a `finally` while the run is suspended: the program has not left its block yet
     if run.account.limited:
         afford(ticket)
     if run.letters.waiting and f"skip:{ticket.address}" in run.letters.waiting:
@@ -54,7 +54,7 @@ def before_step(ticket: Ticket) -> tuple[Any] | None:
 
 
 def _skip(ticket: Ticket) -> tuple[Any]:
-    """An operator said that this step is not to be run."""
+    """Skip a step, as an operator asked."""
     run = ticket.run
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
@@ -80,7 +80,7 @@ def _skip(ticket: Ticket) -> tuple[Any]:
 
 
 def _begin_once(ticket: Ticket) -> tuple[Any] | None:
-    """Write down that a step begins, which is to run at most once. If one that began has no end, a person decides."""
+    """Record that an at-most-once step begins. If it began before and has no end, a person decides."""
     if ticket.unsure:
         from everstep.runtime.waits.gates import ask_about
 
@@ -92,7 +92,7 @@ def _begin_once(ticket: Ticket) -> tuple[Any] | None:
 
 
 def _write_intent(ticket: Ticket) -> None:
-    """Write down that an attempt begins, and how many came before it."""
+    """Record that an attempt begins, and how many came before it."""
     writer = ticket.run.writer
     ticket.started = clock.now_us()
     ticket.record(RUNNING, flags={"tried": ticket.tried} if ticket.tried else {})
@@ -112,14 +112,14 @@ def _settle_once(ticket: Ticket, answer: str) -> tuple[Any]:
         ticket.record(SUCCEEDED, flags={"skipped": True})
         write(ticket, None)
         return (None,)
-    error = StepFailed(ticket.address, "ProcessDied", "the process died inside the step, and it was not to be run again")
+    error = StepFailed(ticket.address, "ProcessDied", "the process died inside the step, and the answer was not to run it again")
     ticket.record(FAILED, error=run.error_body(error))
     write(ticket, error)
     raise error
 
 
 def try_again(ticket: Ticket) -> None:
-    """The next attempt of a step begins."""
+    """Begin the next attempt at a step."""
     ticket.attempt += 1
     if ticket.options.at_most_once:
         _write_intent(ticket)
@@ -129,12 +129,12 @@ def try_again(ticket: Ticket) -> None:
 
 
 def afford(ticket: Ticket) -> None:
-    """Before a step or an attempt at it: have a place in the budgets, those of the callers too, or stop the run."""
-    if ticket.run.account.limited and not has_place(ticket):
+    """Reserve a slot in the budgets, also in those of the callers, or stop the run."""
+    if ticket.run.account.limited and not has_slot(ticket):
         raise over_budget(ticket)
 
 
-def has_place(ticket: Ticket) -> bool:
+def has_slot(ticket: Ticket) -> bool:
     if not ticket.reserved:
         ticket.over = ticket.run.account.reserve()
         ticket.reserved = ticket.over is None
@@ -149,7 +149,7 @@ def over_budget(ticket: Ticket) -> Interrupted:
 
 
 def succeeded(ticket: Ticket, result: Any) -> None:
-    """Put up the record of a result. One that cannot be stored is a failure of the step, which is recorded and raised."""
+    """Prepare the record of a result. If it cannot be stored, the step fails, which is recorded and raised."""
     run = ticket.run
     mask = run.mask
     try:
@@ -165,7 +165,7 @@ def succeeded(ticket: Ticket, result: Any) -> None:
 
 
 def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | None:
-    """Put up the record of a failed attempt; the delay before the next one, or None if there is none."""
+    """Prepare the record of a failed attempt; return the delay before the next one, or None if there is none."""
     run, retry = ticket.run, ticket.options.retry
     ticket.tried += 1
     delay = None
@@ -176,7 +176,7 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
         flags["next"] = clock.now_us() + int(delay * 1e6)
         inner = run.branches.unseen(f"{ticket.address}/")
         if inner:
-            flags["inner"] = inner  # they are why it failed: the next attempt runs them again
+            flags["inner"] = inner  # they made it fail: the next attempt runs them again
         run_again(run, inner)
     else:
         run.branches.failed(ticket.address, run.branch())
@@ -185,18 +185,18 @@ def failed(ticket: Ticket, error: Exception, final: bool = False) -> float | Non
 
 
 def remaining(ticket: Ticket) -> float:
-    """What is left of a wait between two attempts that another process began."""
+    """Return what is left of a wait between two attempts that another process began."""
     found, ticket.found = ticket.found, None
     if found is None:
         return 0.0
     due, retry = found.entry.flags.get("next"), ticket.options.retry
     if due is None or retry is None:
         return 0.0
-    return float(min(retry.max_delay, max(0.0, (due - clock.now_us()) / 1e6)))  # a clock that was set must not make it wait for years
+    return float(min(retry.max_delay, max(0.0, (due - clock.now_us()) / 1e6)))  # a changed clock must not make it wait for years
 
 
 def drawn(run: Attempt, value: Any) -> StepEntry:
-    """The record of a value that was drawn: time, chance."""
+    """Return the record of a drawn value: a time, a random number."""
     now = clock.now_us()
     return StepEntry(SUCCEEDED, 1, b"", b"", INLINE, encode(value), None, now, now, 0, 0.0, run.worker, {"value": True})
 
@@ -205,7 +205,7 @@ def drawn(run: Attempt, value: Any) -> StepEntry:
 
 
 async def commit_step(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
-    """Make the end of a step, or of one attempt, durable, in this thread, with the checkpoint that is due. Never waits for an event loop."""
+    """Make the end of a step, or of one attempt, durable in this thread, with the checkpoint that is due. Never waits for an event loop."""
     run, writer = ticket.run, ticket.run.writer
     waiter: Waiter | None = None
     commit, before = None, run.row
@@ -219,10 +219,10 @@ async def commit_step(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
             elif not writer.is_sync:
                 writer.defer(commit)
             elif len(run.steps.flight) > 1:
-                waiter = Waiter(partial(writer.hear, commit))
+                waiter = Waiter(partial(writer.note_messages, commit))
                 submit(run.store.backend, commit, waiter.done)
             else:
-                writer.hear(commit, run.store.backend.commit(commit))
+                writer.note_messages(commit, run.store.backend.commit(commit))
         if waiter is not None:
             waiter.wait()
     except BaseException as trouble:
@@ -233,7 +233,7 @@ async def commit_step(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
 
 
 def build(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
-    """The commit that records a step, together with the checkpoint that is due."""
+    """Return the commit that records a step, together with the checkpoint that is due."""
     run, saves = ticket.run, ticket.run.saves
     run.account.add(ticket.tokens, ticket.cost, ticket.reserved)
     ticket.reserved = False
@@ -245,32 +245,32 @@ def build(ticket: Ticket, due: tuple[str, str] | None) -> Commit:
 
 
 def _take_up(ticket: Ticket) -> None:
-    """Put the record of a step into the commit that is being built: in no other, whose failure could lose it unnoticed."""
+    """Put the record of a step into the commit that is being built, and into no other, whose failure could lose it unnoticed."""
     if ticket.entry is not None:
         ticket.run.writer.entries.append(ticket.entry)
         ticket.entry = None
 
 
 def take_along(ticket: Ticket) -> None:
-    """Have the record of a step go with the next commit of the run: should that be lost, the next attempt does the same again."""
+    """Add the record of a step to the next commit of the run: if that is lost, the next attempt does the same again."""
     with ticket.run.writer.lock:
         _take_up(ticket)
 
 
 def _commit_inside(work: Work, run: Attempt, commit: Commit) -> None:
-    """Have a commit end the transaction of its step. It follows all that this run has handed over, and nothing follows it until it is known."""
+    """End the transaction of a step with a commit. It follows all earlier commits of this run, and none follows until its outcome is known."""
     if not run.writer.is_sync:
         run.writer.catch_up()
-    run.writer.hear(commit, work.commit(commit))
+    run.writer.note_messages(commit, work.commit(commit))
 
 
 def write(ticket: Ticket, error: Exception | None) -> None:
-    """Make the end of a step durable in this thread, with all that follows from it."""
+    """Make the end of a step durable in this thread, and do everything that follows."""
     after_step(ticket, error, at_once(commit_step(ticket, ticket.run.saves.due(ticket, error))))
 
 
 def after_step(ticket: Ticket, error: Exception | None, commit: Commit) -> None:
-    """The end of a step is recorded: what follows from that."""
+    """Do everything that follows the recorded end of a step."""
     run = ticket.run
     ticket.seq = commit.run.head_seq
     run.steps.flight.pop(ticket.address, None)

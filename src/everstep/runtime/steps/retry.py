@@ -1,6 +1,6 @@
-"""When a failed step or run is tried again, and after how long. No I/O, no clock, no randomness of its own.
+"""Retries: whether a failed step or run is tried again, and after how long. No I/O, no clock, no randomness of its own.
 
-The caller counts attempts, brings a random number and does the waiting; so a replay can tell what was decided.
+The caller counts attempts, passes a random number and does the waiting, so a replay can repeat the decision.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from everstep.runtime.limits.checks import check_keys, check_number
 
 Backoff = Literal["constant", "linear", "exponential", "fibonacci"]
 Errors = type[Exception] | str | Iterable[type[Exception] | str]
-_FAR = 1_000  # beyond this many doublings every delay is above any cap, and a float would overflow
+_FAR = 1_000  # after this many doublings every delay exceeds any cap, and a float would overflow
 
 
 class Retry(Shape, frozen=True):
-    """How often and how patiently something is tried again.
+    """How often a step or run is tried again, and after which delays.
 
-    `attempts` counts all tries, the first one included: 1 means never again. The delay before the next try grows with `backoff`:
+    `attempts` counts all attempts, including the first: 1 means no retry. The delay before the next attempt grows with `backoff`:
     constant (d, d, d), linear (d, 2d, 3d), exponential (d, 2d, 4d, 8d) or fibonacci (d, d, 2d, 3d, 5d), where d is `delay` in
-    seconds; `max_delay` caps it. `jitter` moves it up or down at random by at most that fraction, so that many runs that failed
-    together do not come back together.
+    seconds; `max_delay` caps it. `jitter` changes it at random by at most that fraction, so that many runs that failed together
+    do not retry together.
 
-    An error is tried again if it is one of `only` and none of `never`: exception classes, or names of them ("TimeoutError",
-    "httpx.ReadTimeout"), which also fit subclasses. Ctrl-C, the exit of the program and a run that waits are no failures.
+    An error is retried if it is one of `only` and none of `never`: exception classes, or names of them ("TimeoutError",
+    "httpx.ReadTimeout"), which also match subclasses. Ctrl-C, the exit of the program and a run that waits are not failures.
     """
 
     attempts: int = 3
@@ -41,13 +41,15 @@ class Retry(Shape, frozen=True):
     def __post_init__(self) -> None:
         check_number(self.attempts, "attempts", least=1, whole=True)
         if self.backoff not in get_args(Backoff):
-            raise InvalidArgument(f"backoff={shown(self.backoff)} is unknown", remedy=f"Use {', '.join(get_args(Backoff))}.")
+            raise InvalidArgument(
+                f"backoff must be one of {', '.join(get_args(Backoff))}, got {shown(self.backoff)}", remedy="Use exponential."
+            )
         check_number(self.delay, "delay")
         check_number(self.max_delay, "max_delay")
         check_number(self.jitter, "jitter", most=1)
         if self.delay > self.max_delay:
             raise InvalidArgument(
-                f"delay={self.delay:g} is above max_delay={self.max_delay:g}", remedy="Raise max_delay, which caps every delay."
+                f"delay={self.delay:g} is greater than max_delay={self.max_delay:g}", remedy="Raise max_delay, which caps every delay."
             )
         for name in ("only", "never"):
             object.__setattr__(self, name, _classes(getattr(self, name), name))
@@ -55,15 +57,15 @@ class Retry(Shape, frozen=True):
             raise InvalidArgument("only=() allows no retry at all", remedy="Use attempts=1 for that, or name exception classes.")
 
     def again(self, attempt: int, error: BaseException) -> bool:
-        """Whether there is another try after attempt number `attempt` (1 is the first) has failed with `error`."""
+        """Whether to try again after attempt number `attempt` (1 is the first) has failed with `error`."""
         if attempt >= self.attempts or not isinstance(error, Exception):
             return False
         return _fits(error, self.only) and not _fits(error, self.never)
 
     def delay_after(self, attempt: int, random: float) -> float:
-        """The seconds to wait after attempt number `attempt` has failed. `random` lies between 0 and 1.
+        """Return the seconds to wait after attempt number `attempt` has failed. `random` is between 0 and 1.
 
-        The cap holds before and after the jitter: what is returned is never above `max_delay` and never below 0.
+        The cap applies before and after the jitter: the delay is never more than `max_delay` and never less than 0.
         """
         check_number(attempt, "attempt", least=1, whole=True)
         check_number(random, "random", most=1)
@@ -84,9 +86,9 @@ class Retry(Shape, frozen=True):
 
     @classmethod
     def parse(cls, given: Retry | int | Mapping[str, Any]) -> Retry:
-        """A retry from a configuration: a number of attempts, or a mapping with any of the fields. Unknown names are refused.
+        """Make a retry from a configuration: a number of attempts, or a mapping with any of the fields. Unknown names are refused.
 
-        Exceptions stand there by name; nothing is imported for them.
+        Exceptions are given by name; nothing is imported for them.
         """
         if isinstance(given, Retry):
             return given
@@ -94,7 +96,8 @@ class Retry(Shape, frozen=True):
             return cls(attempts=given)
         if not isinstance(given, Mapping):
             raise InvalidArgument(
-                f"{shown(given)} is no retry", remedy=f"Give a number of attempts, or a mapping with {', '.join(_NAMES)}."
+                f"retry must be a number of attempts or a mapping, got {shown(given)}",
+                remedy=f"Give attempts, or a mapping with {', '.join(_NAMES)}.",
             )
         check_keys(given, _NAMES, "a retry")
         return cls(**given)
@@ -108,7 +111,7 @@ def _classes(given: Any, what: str) -> tuple[type[Exception] | str, ...]:
     for one in several:
         if not (isinstance(one, type) and issubclass(one, Exception)) and not _is_name(one):
             raise InvalidArgument(
-                f"{what} holds {shown(one)}, which is no exception class",
+                f"{what} must have exception classes, got {shown(one)}",
                 remedy="Give subclasses of Exception, or their names as text: 'TimeoutError', 'httpx.ReadTimeout'.",
             )
     return several
@@ -130,7 +133,7 @@ def _fits(error: Exception, wanted: Errors) -> bool:
 
 
 def chance() -> float:
-    """A number from 0 up to 1."""
+    """Return a random number from 0 up to 1."""
     import random
 
-    return random.random()  # noqa: S311 - it spreads retries, it hides nothing
+    return random.random()  # noqa: S311 - it spreads retries, it protects nothing

@@ -1,4 +1,4 @@
-"""The ways to write one call: `f(1)` and `f(x=1)` are the same. Needed only where an input is not the recorded one, byte for byte. No I/O."""
+"""The spellings of one call: `f(1)` and `f(x=1)` are the same. Needed only if an input differs from the recorded one in its bytes. No I/O."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _EITHER, _FIRST = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POS
 
 
 def spellings(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Call]:
-    """Every way to write a call with the same arguments. Defaults are not filled in: a call that leaves one out does not say which it was."""
+    """Yield every spelling of a call with the same arguments. Defaults are not filled in: a call that omits one does not record its value."""
     try:
         signature = inspect.signature(function)
         given = signature.bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):  # written in C, or not called so
+    except (TypeError, ValueError):  # written in C, or these arguments do not fit
         return
     first = [name for name, one in signature.parameters.items() if one.kind is _FIRST and name in given]
     either = [name for name, one in signature.parameters.items() if one.kind is _EITHER]
     if len(args) > len(first) + len(either):
-        return  # more than the named ones: none of these can be given by name
-    placed = 0  # how many can be given by place: those up to the first that was left out
+        return  # extra positional arguments: none of these can be passed by name
+    placed = 0  # how many can be passed by position: those before the first that was left out
     while placed < len(either) and either[placed] in given:
         placed += 1
     fixed = tuple(given[name] for name in first)

@@ -1,4 +1,4 @@
-"""One call of a step on its way, from its number to its record. No I/O."""
+"""One call of a step, from its number to its record. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from everstep.store.journal.entries import FAILED, NOTHING, Recorded, StepEntry,
 from everstep.store.journal.results import Chunks
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future  # imports logging, which takes longer than all of this
+    from concurrent.futures import Future  # imports logging, which takes longer than all the rest
 
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.observe import Span
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def step_key(row: RunRow, address: str) -> str:
-    """A key that is the same for every attempt of a step of a run."""
+    """Return a key that is the same for every attempt at a step of a run."""
     return sha256(row.key + address.encode()).hexdigest()[:32]
 
 
 def check_usage(tokens: Any, cost: Any) -> None:
     if not isinstance(tokens, int) or not isinstance(cost, (int, float)) or not 0 <= tokens < 2**53 or not 0 <= cost < 1e12:
-        raise InvalidArgument(f"tokens={tokens!r:.40}, cost={cost!r:.40} are no amounts")
+        raise InvalidArgument(f"tokens and cost must be numbers of at least 0, got tokens={tokens!r:.40}, cost={cost!r:.40}")
 
 
 class Unrecorded(Exception):
@@ -48,12 +48,12 @@ class Raised(Exception):
 
 
 def raised(error: Exception) -> Exception:
-    """The error itself, where a coroutine had to carry it."""
+    """Return the error itself, if a coroutine had to carry it."""
     return error.error if isinstance(error, Raised) else error
 
 
 class Turn:
-    """The call of a step with a key that is running, and for which others of the same key wait."""
+    """The running call of a step with a key, for which other calls with the same key wait."""
 
     __slots__ = ("future", "thread")
 
@@ -63,12 +63,12 @@ class Turn:
 
     def wait(self) -> None:
         if self.thread == get_ident():
-            raise Reentered("a step with the same key is running in this thread; waiting for it would never end. Nothing was recorded")
+            raise Reentered("a step with the same key is running in this thread, so waiting for it would never end. Nothing was recorded")
         self.future.result()
 
 
 class Ticket:
-    """One call of a step on its way. `run` is the attempt that it belongs to."""
+    """One call of a step. `run` is the attempt that it belongs to."""
 
     __slots__ = (
         "address",
@@ -115,30 +115,30 @@ class Ticket:
         self.found: Recorded[StepEntry] | None = None
         self.done = False  # a recorded end was found: a result, or an error that the program saw
         self.attempt = 1
-        self.tried = 0  # attempts of this round of retries
+        self.tried = 0  # attempts in this round of retries
         self.again = False
-        self.unsure = False  # it was written down that it began, and not how it ended
+        self.unsure = False  # its beginning is recorded, but not its end
         self.started = 0
         self.tokens = 0
         self.cost = 0.0
-        self.entry: Entry | None = None  # how it ended, for the commit that records it and for no other
-        self.turn: Turn | None = None  # others of the same key wait for it
-        self.inner: list[str] = []  # the steps inside of it that have ended, which its next attempt asks for again
+        self.entry: Entry | None = None  # its end, for the commit that records it and for no other
+        self.turn: Turn | None = None  # other calls with the same key wait for it
+        self.inner: list[str] = []  # the ended steps inside of it, which its next attempt calls again
         self.work: Work | None = None  # the transaction of this attempt
-        self.reserved = False  # it has its place in the budget
-        self.span: Span | None = None  # what observers know of this attempt at it
-        self.saving: Span | None = None  # and of the checkpoint that goes with its end
-        self.seq = 0  # the place of its end in the journal
-        self.over: str | None = None  # or the budget that had none
+        self.reserved = False  # whether it has a slot in the budget
+        self.span: Span | None = None  # the observers' span of this attempt
+        self.saving: Span | None = None  # the observers' span of the checkpoint that goes with its end
+        self.seq = 0  # the sequence number of its end in the journal
+        self.over: str | None = None  # the budget that was used up, if it has no slot
 
     @property
     def played(self) -> bool:
-        """Whether the recorded end is all there is to it."""
+        """Whether the recorded end only has to be replayed."""
         return self.done and not self.run.dry
 
     @property
     def is_child(self) -> bool:
-        """Whether it drives a child run."""
+        """Whether it executes a child run."""
         return getattr(self.function, "is_child", False)
 
     @property
@@ -147,11 +147,11 @@ class Ticket:
         return self.turn is None and self.options.key is not None and not self.done
 
     def given(self) -> tuple[Any, ...]:
-        """What the function gets."""
+        """Return the arguments of the function."""
         return self.args if self.work is None else (self.work.connection, *self.args)
 
     def begin(self) -> None:
-        """An attempt at it begins now."""
+        """Begin an attempt."""
         self.started, self.tokens, self.cost = clock.now_us(), 0, 0.0
         run = self.run
         run.steps.flight[self.address] = self
@@ -159,7 +159,7 @@ class Ticket:
             self.span = run.observers.begin("step", run.id, self.address, self.attempt, self.kind)
 
     def end_span(self, error: BaseException | None) -> None:
-        """Tell observers that the attempt has ended, and that the checkpoint which was to go with it was not made."""
+        """Tell observers that the attempt has ended, and that the checkpoint that should go with it was not made."""
         span, self.span = self.span, None
         saving, self.saving = self.saving, None
         if saving is not None and error is not None:
@@ -169,13 +169,13 @@ class Ticket:
             self.run.observers.end(span, error=error)
 
     def undo(self, error: BaseException) -> None:
-        """Roll back the transaction, if there is one. After a timeout, or in a task that was cancelled, a thread may still be at it."""
+        """Roll back the transaction, if there is one. After a timeout or a cancelled task, a thread may still be using it."""
         work, self.work = self.work, None
         if work is not None:
             work.rollback(abandoned=not isinstance(error, Exception) or isinstance(error, StepTimeout))
 
     def cancelled(self) -> Entry:
-        """The record of a step that the program cancelled."""
+        """Return the record of a step that the program cancelled."""
         error = {"type": "asyncio.CancelledError", "message": "the program cancelled the step", "traceback": ""}
         self.record(FAILED, error=error, flags={"tried": self.tried, "cancelled": True})
         entry, self.entry = self.entry, None
@@ -186,7 +186,7 @@ class Ticket:
         self, status: str, form: int = NOTHING, result: bytes | None = None, error: dict[str, Any] | None = None,
         flags: StepFlags | None = None, chunks: Chunks | None = None,
     ) -> None:  # fmt: skip
-        """Put up what is to be recorded of this step."""
+        """Prepare the record of this step."""
         step = StepEntry(
             status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
             self.run.worker, flags or {},

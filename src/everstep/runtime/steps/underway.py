@@ -1,7 +1,7 @@
-"""The steps of one attempt that are on their way: which are running, which rest between two tries, and which the program has cancelled.
+"""The unfinished steps of one attempt: which are running, which wait between two attempts, and which the program has cancelled.
 
-A step is in `flight` from its beginning until its end is recorded; one that is still there when an attempt ends has no known end. Child runs are
-steps, too: those whose calls the program cancelled or left behind are cancelled here. Relies on the attempt for writing.
+A step is in `flight` from its beginning until its end is recorded; one that is still there when an attempt ends has no known end. Child runs
+are steps, too: if the program cancelled or abandoned their calls, they are cancelled here. Relies on the attempt for writing.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class StepsUnderway:
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
         self.flight: dict[str, Ticket] = {}
-        self.resting: set[str] = set()  # those that wait between two tries
+        self.resting: set[str] = set()  # those that wait between two attempts
         self.turns: dict[str, Turn] = {}  # those with a key
         self.given_up: dict[str, Entry] = {}  # the records of those that the program cancelled
-        self.lost: set[str] = set()  # the calls of child runs among them: those runs are to be cancelled, too
+        self.lost: set[str] = set()  # the calls of child runs among them: those runs must be cancelled, too
         self.elsewhere: dict[str, Ticket] = {}  # those that `run.begin` began, and that have not ended
         self.called_again: set[str] = set()  # recorded steps that a validation called
 
@@ -42,9 +42,9 @@ class StepsUnderway:
         return any(step not in self.resting and not f"{address}/".startswith(f"{step}/") for step in self.flight)
 
     def is_alone(self, address: str) -> bool:
-        """Whether a step that ended was the only one which the last attempt can have died in: no other runs, and no lost one came after it.
+        """Whether a step that ended was the only one in which the last attempt can have died: no other is running, and none was lost after it.
 
-        One that ended in a thread or task beside the program's own tells nothing about those of the others.
+        A step that ended in a thread or task other than the program's own says nothing about the others.
         """
         attempt = self._attempt
         beside = any(not address.startswith(f"{other}/") for other in self.flight)
@@ -52,7 +52,7 @@ class StepsUnderway:
         return not beside and attempt.writer.is_sync and get_ident() == attempt.owner and in_own_task
 
     def remember(self, ticket: Ticket, commit: Commit) -> None:
-        """Keep what this attempt may ask for again: a step with a key, and a step inside of one that is tried several times."""
+        """Keep the records that this attempt may need again: a step with a key, and a step inside of one with retries."""
         address, outer = ticket.address, self._tried_again(ticket.address)
         if ticket.options.key is None and outer is None:
             return
@@ -63,29 +63,29 @@ class StepsUnderway:
                 outer.inner.append(address)
 
     def _tried_again(self, address: str) -> Ticket | None:
-        """The outermost step around an address that has a retry."""
+        """Return the outermost step around an address that has a retry."""
         parts = address.split("/")
         around = (self.flight.get("/".join(parts[:count])) for count in range(1, len(parts)))
         return next((ticket for ticket in around if ticket is not None and ticket.options.retry is not None), None)
 
-    # Ends that are not recorded as such.
+    # Steps without a recorded end.
 
     def not_recorded(self, ticket: Ticket, error: BaseException) -> None:
-        """Before an error is raised: the end of a step could not be recorded."""
+        """Handle the error if the end of a step could not be recorded; called before the error is raised."""
         self.flight.pop(ticket.address, None)
         if isinstance(error, (*TROUBLE, AttemptLost)):
             self._attempt.unwritten.add(ticket.address)
         self._attempt.met(error, step=True)
 
     def broken_off(self, ticket: Ticket, error: BaseException) -> None:
-        """A step was left without an end. One that waits or was stopped at its own inner step is in order; any other is doubtful."""
+        """Handle a step that was left without an end. One that waits, or was stopped at an inner step, is fine; any other is doubtful."""
         if isinstance(error, Suspended):
             self.flight.pop(ticket.address, None)
         if isinstance(error, Waiting):
             self._attempt.waits.setdefault(ticket.address, error)
 
     def refuse_unwound(self, ticket: Ticket) -> None:
-        """The function of a step has ended. If something inside it waits or was stopped, and it caught that, this is no end of the step."""
+        """Raise the stop again if a step's function caught it: if something inside it waits or was stopped, the step has not ended."""
         attempt = self._attempt
         if attempt.waits or attempt.interrupted is not None:
             inside = f"{ticket.address}/"
@@ -97,7 +97,7 @@ class StepsUnderway:
                 raise stop
 
     def give_up(self, ticket: Ticket) -> None:
-        """The program cancelled a step. Recorded with the next commit: whatever depends on it comes after that, or is not recorded at all."""
+        """Record a step that the program cancelled, with the next commit: records that depend on it come after it, or not at all."""
         attempt = self._attempt
         if attempt.is_stopping:
             return  # the next attempt runs it again
@@ -111,7 +111,7 @@ class StepsUnderway:
         attempt.branches.cancelled(ticket.address, attempt.branch())
 
     def take_back_given_up(self) -> list[str]:
-        """The steps that were cancelled while the whole program was stopped, and not yet recorded as cancelled: they run again."""
+        """Return the steps that were cancelled with the whole program and are not yet recorded as cancelled: they run again."""
         writer = self._attempt.writer
         with writer.lock:
             dropped = {address: entry for address, entry in self.given_up.items() if any(entry is one for one in writer.entries)}
@@ -121,7 +121,7 @@ class StepsUnderway:
     # Child runs.
 
     def lose_children(self, ticket: Ticket) -> None:
-        """The program no longer waits for a step: the child runs that are driven in it are to be cancelled."""
+        """Mark the child runs inside a step for cancellation: the program no longer waits for the step."""
         inside = f"{ticket.address}/"
         around = (ticket, *(one for address, one in list(self.flight.items()) if address.startswith(inside)))
         self.lost.update(one.address for one in around if one.is_child)
@@ -146,7 +146,7 @@ class StepsUnderway:
             self.lost.discard(address)
 
     def cancel_left_behind(self) -> None:
-        """The program has returned: cancel the child runs that it called, in this attempt or before, and did not wait for."""
+        """Cancel the child runs that a returned program called, in this attempt or before, and did not wait for."""
         attempt = self._attempt
         if not any(one.is_child for one in list(self.flight.values())) and attempt.live()[0].epoch <= 1:
             return

@@ -1,8 +1,8 @@
-"""`replay="validate"`: calls the recorded steps again and compares, and writes nothing.
+"""`replay="validate"`: calls the recorded steps again and compares their results; writes nothing.
 
-The program always gets the recorded result or error, also where the step gives something else now: so the steps after a difference can be
-compared, too. Never called again: a step whose input differs, a step that may run only once or that writes in a transaction, a
-step that the program had cancelled. A step that is not recorded is never called: the comparison of its branch ends there.
+The program always gets the recorded result or error, also if the step returns something else now, so the steps after a difference can be
+compared, too. Some steps are never called: a step whose input differs, a step that may run only once or that writes in a transaction, a
+step that the program had cancelled. A step that is not recorded is not called either: the comparison of its branch ends there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GIVEN: Ended = (None, COMPARED)
 
 
 class JournalEnds(Interrupted):
-    """The program asks for something that is not recorded."""
+    """The program called something that is not recorded."""
 
     def __init__(self, run: Attempt, address: str):
         self.address = address
@@ -50,7 +50,7 @@ def note_new(run: Attempt, address: str) -> None:
 
 
 async def check(ticket: Ticket, ways: Ways) -> Ended:
-    """Call a step and compare. What is recorded is then given to the program; ends are handed out in their recorded order."""
+    """Call a step and compare. The program then gets the recorded end, in the recorded order."""
     run = ticket.run
     if not ticket.done:
         return await _unfinished(ticket, ways)
@@ -58,21 +58,21 @@ async def check(ticket: Ticket, ways: Ways) -> Ended:
         try:
             compare(ticket, await ways.call(ticket))
         except JournalEnds:
-            pass  # a step inside asked for something new; this one has a recorded end all the same
+            pass  # a step inside called something new; this one has a recorded end all the same
         except Exception as error:  # noqa: BLE001 - it is compared
             compare_error(ticket, raised(error))
         finally:
             run.steps.flight.pop(ticket.address, None)
     try:
-        await ways.place(ticket)
-    except NonDeterminism as error:  # it had been cancelled, and is not now: there is no result that the program could get
+        await ways.recorded_turn(ticket)
+    except NonDeterminism as error:  # it was cancelled, and is not now: there is no result to return
         run.report.differences.append(Difference(ticket.address, error.recorded, error.now, what="cancelled"))
         raise JournalEnds(run, ticket.address) from error
     return GIVEN
 
 
 async def _unfinished(ticket: Ticket, ways: Ways) -> Ended:
-    """A child run that has begun is compared as far as it came, also if its caller has no record of its end. Nothing else is called."""
+    """Compare a child run that has begun as far as it got, also if its caller has no record of its end. Call nothing else."""
     run = ticket.run
     if not ticket.is_child:
         if "/" not in ticket.address:  # other tasks may still get recorded ends
@@ -118,7 +118,7 @@ def _arguments(kept: bytes) -> Any:
 
 
 def compare(ticket: Ticket, now: Any) -> None:
-    """What a step gives now against what was recorded."""
+    """Compare a step's result with the recorded one."""
     run, found = ticket.run, ticket.found
     assert found is not None
     step, mask = found.entry, run.mask
@@ -137,7 +137,7 @@ def compare(ticket: Ticket, now: Any) -> None:
 
 
 def compare_error(ticket: Ticket, error: Exception) -> None:
-    """A failure against what was recorded: the class and the text count."""
+    """Compare a failure with the record: the class and the text count."""
     run, found = ticket.run, ticket.found
     assert found is not None
     step, now = found.entry, _words(run.error_body(error))
@@ -151,13 +151,13 @@ def compare_error(ticket: Ticket, error: Exception) -> None:
 
 
 def _words(error: Any) -> str:
-    """The class and the text of a recorded error."""
+    """Return the class and the text of a recorded error."""
     error = error if isinstance(error, dict) else {}
     return f"{error.get('type')}: {error.get('message')}"
 
 
 def skipped(ticket: Ticket) -> None:
-    """The program skips a step, and does not ask for its result."""
+    """Note a step that the program skips without reading its result."""
     if ticket.found is None:
         note_new(ticket.run, ticket.address)
     elif is_other_input(ticket, ticket.found.entry):
@@ -165,7 +165,7 @@ def skipped(ticket: Ticket) -> None:
 
 
 def conclude(run: Attempt, error: BaseException | None) -> None:
-    """After the program: what it asked for and did not ask for, and how it ended."""
+    """Note, after the program ended, what it called and did not call, and how it ended."""
     assert run.row is not None
     report, row = run.report, run.row
     missing = _not_asked_for(run)
@@ -174,10 +174,10 @@ def conclude(run: Attempt, error: BaseException | None) -> None:
         if over or missing or "/" in address:
             report.differences.append(Difference(address, NOTHING, "a new step, which was not called", what="new"))
     if isinstance(error, Suspended):
-        report.not_reached = missing  # the program might have asked for them later
+        report.not_reached = missing  # the program might have called them later
         return
     for address in missing:
-        report.differences.append(Difference(address, "a step, gate or timer", "not asked for", what="missing"))
+        report.differences.append(Difference(address, "a step, gate or timer", "not called", what="missing"))
     if over:
         _compare_end(run, error)
 
@@ -192,7 +192,7 @@ def _not_asked_for(run: Attempt) -> list[str]:
 
 
 def _counts(run: Attempt, address: str, step: StepEntry) -> bool:
-    """Whether a program that does the same must ask for a step: also inside a step that was called, if that was tried only once."""
+    """Whether an equal program must call a step: also inside a step that was called, if that had only one attempt."""
     if "@" in address or step.status == RUNNING or (step.status == FAILED and step.flags.get("next")):
         return False
     outer = address.rpartition("/")[0]
@@ -201,7 +201,7 @@ def _counts(run: Attempt, address: str, step: StepEntry) -> bool:
 
 
 def _compare_end(run: Attempt, error: BaseException | None) -> None:
-    """How the workflow ended, against how its run ended."""
+    """Compare how the workflow ended with how its run ended."""
     assert run.row is not None
     found = newest_of(run.store.backend, run.row, Kind.STATUS)
     said = content(found) if found is not None else {}
@@ -216,6 +216,6 @@ def _compare_end(run: Attempt, error: BaseException | None) -> None:
     if failed is not None:
         differences.append(of_texts(END, repr(before), failed, "end"))
         return
-    if run.mask is None:  # otherwise the program had seen what is masked in the recorded results now
+    if run.mask is None:  # otherwise the program had seen values that are masked in the recorded results
         differs = difference(END, before, run.result, "end")
         differences += [] if differs is None else [differs]

@@ -1,1 +1,1 @@
-"""What an async run has beside: the order of its ends, its commits, its branches."""
+"""Parts that only async runs have: the order of completions, awaited commits, branches."""

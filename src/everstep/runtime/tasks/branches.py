@@ -1,12 +1,12 @@
-"""Branches of a program: its tasks and threads, and what each asked of its run. Tells which failed steps nothing recorded depends on. No I/O.
+"""Branches of a program: its tasks and threads, and the calls each made on its run. Finds failed steps that no record depends on. No I/O.
 
     main ──ask──┬─ branch A ──step fails
                 └─ branch B ──ask──ask          B can't have seen A's failure: it began before it, and A does not wait for B
     main ──ask── (a handler: it may depend on A's failure)
 
-A failed step may run again on resume only if nothing was asked for after it where its failure can have been seen: in its own branch, in
-the branches around it, and in branches that began after it. Where the order can't be known, the failure counts as seen: to replay a
-failure that could have been retried costs a command, to retry one that was handled undoes recorded work.
+A failed step may run again on resume only if no call came after it where its failure can have been seen: in its own branch, in the branches
+around it, and in branches that began after it. If the order is unknown, the failure counts as seen: replaying a failure that could have been
+retried costs a command, retrying one that was handled undoes recorded work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weakref import ref
 
 
 class Branch:
-    """One task or thread. `began` and `last` count asks and failures: when the branch was first seen, and its newest ask."""
+    """One task or thread. `began` and `last` count calls and failures: when the branch was first seen, and its newest call."""
 
     __slots__ = ("began", "branches", "last", "parent", "task", "thread")
 
@@ -52,7 +52,7 @@ class Branches:
         self._cancelled: set[str] = set()
 
     def here(self, task: Any) -> Branch:
-        """The branch of the calling code: of its task, or of its thread where there is no task."""
+        """Return the branch of the calling code: of its task, or of its thread if there is no task."""
         found = _here.get()
         if found is None or found.branches is not self:
             found = self._root
@@ -65,7 +65,7 @@ class Branches:
         return made
 
     def ask_alone(self) -> bool:
-        """The short way to `ask` for a program without tasks and threads; False if this is none."""
+        """Do what `ask` does, faster, for a program without tasks and threads; return False if it has some."""
         root = self._root
         if self.several or root.thread != get_ident():
             return False
@@ -73,17 +73,17 @@ class Branches:
         return True
 
     def ask(self, branch: Branch) -> None:
-        """The program asks for something that is recorded: a step, a gate, a timer, a checkpoint, an event, a value."""
+        """Count a call that is recorded: a step, a gate, a timer, a checkpoint, an event, a value."""
         self.asks += 1
         branch.last = self.asks
 
     def failed(self, address: str, branch: Branch) -> None:
-        """A step has failed for good, and its error is raised in this branch."""
+        """Note a step that failed for good, and whose error is raised in this branch."""
         self._failed[address] = (branch, self.asks)
-        self.asks += 1  # so that a branch which begins now is known to begin after it
+        self.asks += 1  # a branch that begins now counts as begun after the failure
 
     def cancelled(self, address: str, branch: Branch) -> None:
-        """The program cancelled a step. What holds for a failed one holds for it, too."""
+        """Note a step that the program cancelled. It is treated like a failed one."""
         self._cancelled.add(address)
         self.failed(address, branch)
 
@@ -92,7 +92,7 @@ class Branches:
         self._cancelled.discard(address)
 
     def unseen(self, inside: str = "") -> list[str]:
-        """The failed steps that nothing was asked for after, where their failure can have been seen."""
+        """Return the failed steps after which no call came where their failure can have been seen."""
         return [
             address
             for address, (branch, at) in self._failed.items()
@@ -100,12 +100,12 @@ class Branches:
         ]
 
     def seen(self) -> list[str]:
-        """The steps whose failure the program may have handled."""
+        """Return the steps whose failure the program may have handled."""
         others = {*self.unseen(), *self._cancelled}
         return [address for address in self._failed if address not in others]
 
     def _has_consequences(self, at: int) -> bool:
-        """Whether a task that was cancelled since asked for more after that: this failure may be why it was cancelled."""
+        """Whether a task that was cancelled later made more calls after that: this failure may be why it was cancelled."""
         cancelled = (self._failed[address] for address in self._cancelled if address in self._failed)
         return any(when > at and self._was_seen(branch, when) for branch, when in cancelled)
 
@@ -115,7 +115,7 @@ class Branches:
 
 
 def _line(branch: Branch | None) -> list[Branch]:
-    """A branch and all around it."""
+    """Return a branch and all branches around it."""
     found = []
     while branch is not None:
         found.append(branch)
@@ -124,7 +124,7 @@ def _line(branch: Branch | None) -> list[Branch]:
 
 
 def _before(branch: Branch, at: int) -> Branch:
-    """The branch itself, or the nearest one around it that had begun by then."""
+    """Return the branch itself, or the nearest one around it that had begun by then."""
     while branch.began > at and branch.parent is not None:
         branch = branch.parent
     return branch

@@ -1,15 +1,16 @@
-"""The order in which an async program sees its steps, gates and timers end. Live it is the order of time; on replay it is that of the journal.
+"""The order in which an async program sees its steps, gates and timers end: live, the order of time; on replay, the order of the journal.
 
-A program that waits for the first of several tasks (`as_completed`, `wait`, a race against a timer) decides by that order, so a replay has to give
-it again:
+A program that waits for the first of several tasks (`as_completed`, `wait`, a race against a timer) decides by that order, so a replay must
+repeat it:
 
-- A recorded end is handed out only when all ends recorded before it were handed out, and the program has had some turns of the event loop to react.
-- Something new (a step that runs, an answer that has come, a timer that has fired) ends only after everything recorded was handed out.
-- A wait that the program had cancelled stays pending until the program cancels it again. An end that came after it had begun waits until it has.
-- A gate or a long timer suspends the run only when nothing else in the program can proceed.
+- A recorded end is delivered only after all ends recorded before it, and after the program had some turns of the event loop to react.
+- A new event (a step that runs, an answer that has come, a timer that has fired) ends only after all recorded ends were delivered.
+- A wait that the program cancelled stays pending until the program cancels it again. An end that came after such a wait began is delivered only
+  after the program began it again.
+- A gate or a long timer suspends the run only when no other task of the program can proceed.
 
-The journal may hold ends that changed code no longer asks for. The program gets a little time to ask for one, then it is passed over. All of this
-happens in the event loop of the run; there is no lock.
+The journal may contain ends that changed code no longer waits for. The program gets a little time to ask for one, then it is skipped. All of
+this happens in the event loop of the run; there is no lock.
 """
 
 from __future__ import annotations
@@ -28,53 +29,53 @@ from everstep.store.journal.entries import FAILED, RUNNING, AnswerEntry, Recorde
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
 
-TURNS = 8  # of the event loop, in which a program reacts to an end: tasks that wait for tasks need one each
-PATIENT_TURNS = 25  # in which it may ask for the next recorded end
+TURNS = 8  # turns of the event loop in which a program reacts to an end: tasks that wait for tasks need one each
+PATIENT_TURNS = 25  # turns in which it may ask for the next recorded end
 PATIENCE = 0.05  # seconds after that, for one recorded end
 PATIENCE_IN_ALL = 1.0
 _LOOK_SECONDS = 0.002
-GRACE = 5.0  # seconds beyond the recorded time, after which a wait that was cancelled before must be cancelled again
+GRACE = 5.0  # seconds after the recorded duration in which a wait that was cancelled before must be cancelled again
 
 
 class Completions:
-    """Hands out the ends of one attempt at an async run."""
+    """Delivers the ends of one attempt at an async run."""
 
     def __init__(self, run: Attempt):
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._ready: Any = getattr(
             self._loop, "_ready", (None,)
-        )  # what the loop runs in its next turn; other loops than asyncio's don't tell
+        )  # the callbacks of the loop's next turn; loops other than asyncio's do not show them
         self._order: list[tuple[int, str, Recorded[Any]]] | None = None
-        self._cancelled: list[tuple[int, str]] = []  # when each step that the program had cancelled began; the earliest is the last
+        self._cancelled: list[tuple[int, str]] = []  # when each step that the program cancelled began; the earliest is last
         self._next = 0
         self._given = 0
         self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._pumping = False
-        self._missing = 0  # turns in which nobody asked for the next recorded end
+        self._missing = 0  # turns in which the program did not ask for the next recorded end
         self._since = 0.0
         self._patience = PATIENCE_IN_ALL
-        self._doomed = 0  # waits that the program is to cancel
+        self._doomed = 0  # waits that the program must cancel
         self._parked: list[str] = []
         self._pending = 0  # commits and short sleeps that tasks of the program wait for
         self._over = False
 
     @property
     def replaying(self) -> bool:
-        """Whether recorded ends are left that were not handed out."""
+        """Whether recorded ends are left to deliver."""
         return self._next < len(self._recorded_ends())
 
     @property
     def holding(self) -> bool:
-        """Whether something new has to wait."""
+        """Whether a new event has to wait."""
         return self._over or self.replaying
 
     def is_next(self, seq: int) -> bool:
-        """Whether a recorded end can be handed out at once: no other task could see it too early, and none is about to run.
+        """Whether a recorded end can be delivered at once: no other task could see it too early, and none is about to run.
 
-        Live, the step took time in which tasks that had been created began. Without that turn, a program that cancels such a task after the step
-        would find that it had never begun, and take another way than it had recorded.
+        Live, the step took time in which newly created tasks began. Without that turn, a program that cancels such a task after the step
+        would find that it had never begun, and take another path than it had recorded.
         """
         order = self._recorded_ends()
         if self._next >= len(order) or seq < order[self._next][0]:
@@ -85,20 +86,20 @@ class Completions:
         return True
 
     async def recorded(self, seq: int) -> None:
-        """Return when it is the turn of an end that has this place in the journal."""
+        """Return when it is the turn of the end with this sequence number."""
         if not self.is_next(seq):
             await self._turn(seq)
 
     async def new(self) -> None:
-        """Return when everything recorded was handed out, and tasks that were about to run have: something new begins that may end at once.
+        """Return when all recorded ends were delivered and pending tasks have run: a new event begins that may end at once.
 
-        Never, if the program has ended.
+        Never returns if the program has ended.
         """
         if self._over or self._ready or self.replaying:
             await self._turn(inf)
 
     async def ended(self, seq: int) -> None:
-        """Return when it is the turn of something new, which was recorded in this place: one at a time, so that a replay can give the same order."""
+        """Return when it is the turn of a new event with this sequence number: one at a time, so that a replay can repeat the order."""
         if self._run.branches.several:
             await self._turn(seq)
 
@@ -108,18 +109,18 @@ class Completions:
             await self._turn(seq)
 
     def program_ended(self) -> None:
-        """Let nothing new begin: a task that the program left behind must not pay for a step whose result no one waits for."""
+        """Let no new event begin: a task that the program left behind must not pay for a step whose result is never used."""
         self._over = True
 
     def end(self) -> None:
-        """End the tasks that still wait for their turn. The run is closed now, and refuses those that ask later."""
+        """Cancel the tasks that still wait for their turn. The run is closed now, and refuses later calls."""
         self._over = False
         for _, _, future in self._waiting:
             future.cancel()
         self._waiting.clear()
 
     async def cancelled(self, address: str, seconds: float) -> None:
-        """Wait to be cancelled, as it was when this wait was recorded."""
+        """Wait to be cancelled, as when this wait was recorded."""
         self._doomed += 1
         try:
             await asyncio.sleep(seconds * 1.5 + GRACE)
@@ -129,7 +130,7 @@ class Completions:
 
     @contextmanager
     def parked(self, address: str) -> Iterator[None]:
-        """While a gate or a timer waits to suspend the run. The steps around it can't end before it does."""
+        """Mark a gate or a timer that waits to suspend the run. The steps around it cannot end before it does."""
         self._parked.append(address)
         try:
             yield
@@ -138,7 +139,7 @@ class Completions:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While a task of the program waits for something that ends by itself: a commit, a short sleep."""
+        """Mark a task of the program that waits for a commit or a short sleep, which end by themselves."""
         self._pending += 1
         try:
             yield
@@ -146,7 +147,7 @@ class Completions:
             self._pending -= 1
 
     async def idle(self) -> bool:
-        """Whether nothing is left but waits that suspend the run. Gives the program some turns to show otherwise."""
+        """Whether only waits that suspend the run are left. Gives the program some turns to show otherwise."""
         before = self._activity()
         for _ in range(TURNS):
             await asyncio.sleep(0)
@@ -193,7 +194,7 @@ class Completions:
         return "/" not in address or not self._inside_finished(address)
 
     def _still_to_begin(self, end: Recorded[Any]) -> str | None:
-        """A step that had begun before this end and was cancelled after it: the program has to ask for it first, or it would cancel something else."""
+        """Return a step that began before this end and was cancelled after it: the program has to call it first, or it would cancel another."""
         while self._cancelled and self._cancelled[-1][0] < end.record.at:
             if self._cancelled[-1][1] not in self._run.replay.requested:
                 return self._cancelled[-1][1]
@@ -214,14 +215,14 @@ class Completions:
         await future
 
     def _after_turns(self, turns: int) -> None:
-        """Call `_pump` when the event loop has nothing else to do, or has made so many turns."""
+        """Call `_pump` when the event loop is idle, or after so many turns."""
         if turns <= 0 or not self._ready:
             self._pump()
         else:
             self._loop.call_soon(self._after_turns, turns - 1)
 
     def _pump(self) -> None:
-        """Hand out the next end, if the program waits for it."""
+        """Deliver the next end, if the program waits for it."""
         waiting = self._waiting
         while waiting and waiting[0][2].done():  # the program cancelled it
             heappop(waiting)
@@ -254,7 +255,7 @@ class Completions:
         future.set_result(None)
 
     def _still_patient(self, address: str) -> bool:
-        """Whether to wait longer until the program asks for the next recorded end."""
+        """Whether to wait longer for the program to ask for the next recorded end."""
         self._missing += 1
         if self._missing < PATIENT_TURNS:
             return True
@@ -269,5 +270,5 @@ class Completions:
 
 
 def seconds_of(step: StepEntry) -> float:
-    """How long a recorded step took."""
+    """Return how long a recorded step took."""
     return max(0.0, step.seconds)

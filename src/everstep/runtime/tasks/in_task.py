@@ -1,6 +1,6 @@
-"""How a step is run in a task: its function is awaited, or called in a thread, and whatever has to be waited for is awaited.
+"""Runs a step in a task: awaits its function, or calls it in a thread, and awaits everything that takes time.
 
-`steps.drive` makes all decisions; `steps.in_thread` has the same ways for threads.
+`steps.drive` makes all decisions; `steps.in_thread` is the counterpart for threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from everstep.clock import clock
 from everstep.errors import EverstepError, StepTimeout, Suspended, Waiting
 from everstep.runtime.engine.context import Frame, frame, leave
 from everstep.runtime.steps.drive import raised_or_given, run_step
-from everstep.runtime.steps.record import has_place, over_budget
+from everstep.runtime.steps.record import has_slot, over_budget
 from everstep.runtime.tasks.completions import seconds_of
 from everstep.runtime.tasks.parking import park
 from everstep.runtime.waits.wait import Wait
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from everstep.runtime.steps.ticket import Ticket, Turn
     from everstep.runtime.tasks.writer import TaskWriter
 
-_LOST_SECONDS = 0.02  # for the program to show that it runs on after it cancelled the call of a child run
+_LOST_SECONDS = 0.02  # time for the program to show that it continues after it cancelled the call of a child run
 
 
 class InTask:
-    """The ways of the tasks of one run."""
+    """The operations of `Ways` for the tasks of one run."""
 
     awaits = True
 
@@ -45,14 +45,14 @@ class InTask:
         try:
             return raised_or_given(ticket, error)
         finally:
-            del error  # it knows this frame by its traceback
+            del error  # its traceback refers to this frame
 
     async def turn(self, other: Turn) -> None:
         """Wait for another call of the same key."""
         await asyncio.shield(asyncio.wrap_future(other.future))  # cancelling this one must not cancel what others wait for
 
-    async def place(self, ticket: Ticket) -> None:
-        """Return when it is the turn of a recorded end; of a step that the program had cancelled, never."""
+    async def recorded_turn(self, ticket: Ticket) -> None:
+        """Return when it is the turn of a recorded end; never for a step that the program had cancelled."""
         run, found, completions = ticket.run, ticket.found, self._tasks.completions
         assert found is not None
         if found.entry.flags.get("cancelled"):
@@ -66,7 +66,7 @@ class InTask:
             await completions.recorded(found.record.seq)
 
     async def fresh(self, ticket: Ticket, is_over: bool = False) -> None:
-        """Return when something new may begin: everything recorded was handed out. One that `is_over` at once leaves the others a turn, too."""
+        """Return when a new step may begin: all recorded ends were delivered. A step that `is_over` at once gives the others a turn, too."""
         completions = self._tasks.completions
         if is_over or completions.holding:
             await completions.new()
@@ -80,13 +80,13 @@ class InTask:
             return await asyncio.wait_for(_await(ticket), timeout) if timeout else await _await(ticket)
         except TimeoutError as error:
             if timeout is None or clock.now_us() - ticket.started < timeout * 1e6:
-                raise  # the step's own
+                raise  # the step's own TimeoutError
             raise StepTimeout(f"step {ticket.address} took longer than {timeout:g} s") from error
         finally:
             leave(token)
 
     async def nap(self, ticket: Ticket, seconds: float) -> None:
-        """Wait a little at a time, so that a signal or an operator is heard."""
+        """Wait in short intervals, so that a signal or an operator's message is noticed."""
         run, address, wait = ticket.run, ticket.address, Wait(seconds)
         run.steps.resting.add(address)
         try:
@@ -97,13 +97,13 @@ class InTask:
             run.steps.resting.discard(address)
 
     async def afford(self, ticket: Ticket) -> None:
-        """Have a place in the budget. If there is none, the steps that are running may end before the run stops."""
+        """Reserve a slot in the budget. If none is left, the running steps may end before the run stops."""
         run = ticket.run
-        if run.account.limited and not run.dry and not has_place(ticket):
-            await park(self._tasks, ticket.address, lambda: has_place(ticket), lambda: over_budget(ticket))
+        if run.account.limited and not run.dry and not has_slot(ticket):
+            await park(self._tasks, ticket.address, lambda: has_slot(ticket), lambda: over_budget(ticket))
 
     async def give_way(self, ticket: Ticket, waiting: Waiting) -> None:
-        """A child run, or a gate inside of the step, waits. That suspends the run when no other task can proceed."""
+        """Suspend the run when no other task can proceed: a child run, or a gate inside of the step, waits."""
         try:
             await park(self._tasks, f"{ticket.address}/", lambda: False, lambda: ticket.run.stopped_by(waiting))
         except Suspended as stopped:
@@ -111,11 +111,11 @@ class InTask:
             raise
 
     async def write_inside(self, ticket: Ticket) -> None:
-        """Make the result of a step durable by its own transaction."""
+        """Make the result of a step durable in its own transaction."""
         await self._tasks.write_inside(ticket)
 
     async def apart(self, function: Callable[..., Any], *args: Any, undo: Callable[[Any], None] | None = None) -> Any:
-        """Call something that waits for a database, in a thread. `undo` is called with its result if this task is cancelled meanwhile."""
+        """Call a function that waits for a database, in a thread. `undo` is called with its result if this task is cancelled meanwhile."""
         going = apart(function, *args)
         try:
             return await asyncio.shield(going)
@@ -129,22 +129,22 @@ class InTask:
         run = ticket.run
         if run.branches.several:
             await self._tasks.completions.ended(ticket.seq)
-        if error is not None:  # seen from here on: a task that began during the commit has not seen it
+        if error is not None:  # seen from now on: a task that began during the commit has not seen it
             run.branches.failed(ticket.address, run.branch())
 
     def left(self, ticket: Ticket, error: BaseException) -> None:
-        """A step was left without an end: was it cancelled?"""
+        """Handle a step that was left without an end: it may have been cancelled."""
         if isinstance(error, asyncio.CancelledError) and not ticket.done and not ticket.waits_for_turn:
             ticket.run.steps.give_up(ticket)
             self._cancel_lost_soon()
 
     def _cancel_lost_soon(self) -> None:
-        """Have lost child runs cancelled also if the program asks for nothing else for long. Not at once: the whole program may be being cancelled."""
+        """Cancel lost child runs soon, also if the program makes no other call for long. Not at once: the whole program may be being cancelled."""
         run = self._tasks.run
 
         def look() -> None:
             if run.steps.lost and run.survives():
-                with suppress(EverstepError):  # tried again before the next step, and when the run is left
+                with suppress(EverstepError):  # tried again before the next step, and when the run is closed
                     run.steps.cancel_lost()
 
         if run.steps.lost:
@@ -152,7 +152,7 @@ class InTask:
 
 
 def cancel_children_of(ticket: Ticket) -> None:
-    """A step was recorded as cancelled: cancel its child run, and those inside of it. The process may have died before it could."""
+    """Cancel the child run of a step that was recorded as cancelled, and those inside of it: the process may have died before it could."""
     from everstep.runtime.child import cancel_child
 
     run, inside = ticket.run, f"{ticket.address}/"
@@ -171,7 +171,7 @@ async def _await(ticket: Ticket) -> Any:
 
 
 def _plain(ticket: Ticket) -> Any:
-    """A function that is not async, in a thread of its own: there it asks and sleeps without await."""
+    """Call a plain function in its own thread, where gates and sleeps need no await."""
     here = frame.get()
     assert here is not None
     frame.set(Frame(ticket.run, ticket.run.handle, here.path, here.counts, ticket))

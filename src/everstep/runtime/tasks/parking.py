@@ -1,4 +1,4 @@
-"""Gates and timers of async programs. One that is not over yet lets the other tasks of the program proceed, and suspends the run when none can.
+"""Gates and timers of async programs. A wait that is not over lets the other tasks of the program proceed, and suspends the run when none can.
 
 `waits.gates` and `waits.timers` decide; this module awaits.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.tasks.writer import TaskWriter
 
-_SHORTEST_NAP, _LONGEST_NAP = 0.01, 0.2  # seconds between two looks at what a parked wait waits for
+_SHORTEST_NAP, _LONGEST_NAP = 0.01, 0.2  # seconds between two checks of a parked wait
 
 
 async def ask(tasks: TaskWriter, name: str, question: str | None, on_pass: Any = None, on_fail: Any = None, **options: Any) -> Any:
@@ -56,7 +56,7 @@ async def _decide(tasks: TaskWriter, run: Attempt, asked: Question) -> Any:
             answer = gates.decide(run, asked)
         except Waiting as waiting:
             if run.waits.pop(asked.address, None) is not waiting:
-                raise  # not of this gate
+                raise  # of another gate
             answer = await _answer(tasks, run, asked)
         await tasks.completions.ended(run.live()[0].head_seq)
         return answer
@@ -88,26 +88,26 @@ async def _answer(tasks: TaskWriter, run: Attempt, asked: Question) -> Any:
 
 
 async def park(tasks: TaskWriter, address: str, over: Callable[[], bool], waiting: Callable[[], Suspended]) -> None:
-    """Return when a wait is over; raise what suspends the run when no other task can proceed before that."""
+    """Return when a wait is over; raise the exception that suspends the run when no other task can proceed before that."""
     run, nap, written = tasks.run, _SHORTEST_NAP, False
     with tasks.completions.parked(address):
         while not await tasks.completions.idle():
             if not written:
                 written = True
-                await tasks.write_entries()  # other tasks may take long, and the question is for people to see now
+                await tasks.write_entries()  # other tasks may take long, and people should see the question now
             await asyncio.sleep(nap)
             nap = min(_LONGEST_NAP, nap * 1.5)
             run.listen()
             if over():
                 return
     task = asyncio.current_task()
-    if task is not None:  # the run is suspended: asyncio need not warn that the program did not look at this task
+    if task is not None:  # the run is suspended: asyncio must not warn that this task's exception was never retrieved
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     raise waiting()
 
 
 async def sleep(tasks: TaskWriter, seconds: float | None, until: Any) -> None:
-    """Wait for a time; see `everstep.sleep`."""
+    """Wait until a time; see `everstep.sleep`."""
     run = tasks.run
     timer = timer_of(run, seconds, until)
     fired = run.replay.fired.get(timer.address)
@@ -138,7 +138,7 @@ async def _wait(tasks: TaskWriter, run: Attempt, timer: Timer) -> None:
             run.branches.cancelled(timer.address, run.branch())
         raise
     _note_end(run, "timer_fired", timer)
-    if run.branches.several:  # otherwise nothing can come before it, and the next commit will do
+    if run.branches.several:  # otherwise nothing can come before it, and the next commit includes it
         await tasks.completions.ended(await tasks.write_entries())
 
 
@@ -148,7 +148,7 @@ def _note_end(run: Attempt, event: str, timer: Timer) -> None:
 
 
 async def _hold(tasks: TaskWriter, run: Attempt, timer: Timer) -> None:
-    """Wait in this process. The deadline is recorded first: a process that dies does not wait from the beginning."""
+    """Wait in this process. Records the deadline first: if the process dies, the deadline stays the same."""
     await tasks.write_entries()
     with tasks.completions.busy():
         while (left := timer.left()) > 0:

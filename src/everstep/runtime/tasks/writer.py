@@ -1,8 +1,8 @@
-"""How the commits of an async run are waited for without keeping the event loop.
+"""Awaits the commits of an async run without blocking the event loop.
 
-A commit is built on the loop's thread (it reads the live state) and made durable by the backend's writer thread, together with those of all other
-tasks that wait at that moment. What reads from disk goes to worker threads. There is no second implementation here: `JournalWriter` builds,
-orders and takes back.
+A commit is built on the loop's thread (it reads the live state) and made durable by the backend's writer thread, together with those of all
+other waiting tasks. Reads from disk run in worker threads. There is no second implementation here: `JournalWriter` builds, orders and
+takes back.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ PATIENCE = 0.2  # seconds
 
 
 class Bridge:
-    """Brings outcomes from the writer's thread to a loop: one wake-up for all that have come since the last."""
+    """Brings outcomes from the writer's thread to a loop: one wake-up for all that arrived since the last."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop = loop
         self._outcomes: deque[tuple[Save, Outcome]] = deque()
-        self._asked = False  # whether the loop will look
+        self._asked = False  # whether a wake-up is pending
 
     def settle(self, save: Save, outcome: Outcome) -> None:
-        """Called from the writer's thread; again if Ctrl-C interrupted it."""
+        """Queue an outcome. Called from the writer's thread; again if Ctrl-C interrupted it."""
         self._outcomes.append((save, outcome))
         if not self._asked:
             self._asked = True
@@ -49,23 +49,23 @@ class Bridge:
             except BaseException:
                 self._asked = False
                 if self._loop.is_closed():
-                    return  # the tasks were cancelled, and nobody hears what became of their commits
+                    return  # the tasks were cancelled, and nothing waits for the outcome of their commits
                 raise
 
     def _deliver(self) -> None:
-        self._asked = False  # before it looks: what comes from now on is seen here or asked for again
+        self._asked = False  # before the loop: a later outcome is seen here, or schedules another wake-up
         try:
             while self._outcomes:
                 save, outcome = self._outcomes[0]
                 save.settled(outcome)
                 self._outcomes.popleft()
         except Exception:
-            self._loop.call_later(PATIENCE, self._deliver)  # for the others
+            self._loop.call_later(PATIENCE, self._deliver)  # for the remaining outcomes
             raise
 
 
 class Save:
-    """One commit on its way; when the task that waits for it is cancelled, it still takes place."""
+    """One commit in flight; if the task that waits for it is cancelled, it still takes place."""
 
     __slots__ = ("_bridge", "_commit", "_over", "_run", "future")
 
@@ -77,7 +77,7 @@ class Save:
         self.future = future
 
     def done(self, outcome: Outcome) -> None:
-        """Called by the writer, from its thread."""
+        """Pass on the outcome. Called by the writer, from its thread."""
         self._bridge.settle(self, outcome)
 
     def settled(self, outcome: Outcome) -> None:
@@ -85,10 +85,10 @@ class Save:
             self._over = True
             if isinstance(outcome, BaseException):
                 self._run.writer.undo(self._commit, outcome)
-                with suppress(AttemptLost):  # also where the task has been cancelled and hears nothing of it
+                with suppress(AttemptLost):  # also if the task was cancelled and never sees it
                     self._run.met(outcome)
             else:
-                self._run.writer.hear(self._commit, outcome)
+                self._run.writer.note_messages(self._commit, outcome)
         if self.future.done():
             return
         if isinstance(outcome, BaseException):
@@ -109,14 +109,14 @@ def bridge_here() -> Bridge:
 
 
 class TaskWriter:
-    """What an async run has beside: the order of its ends, and commits that are awaited."""
+    """The commits of an async run, which are awaited, and the order of its completions."""
 
     def __init__(self, run: Attempt):
         from everstep.runtime.tasks.in_task import InTask
 
         self.run = run
         self.completions = Completions(run)
-        self._alone = asyncio.Lock()  # held while a commit is made that no other may follow yet
+        self._alone = asyncio.Lock()  # held during a commit that no other may follow yet
         self._ways = InTask(self)
 
     def drive(self, ticket: Ticket) -> Awaitable[Any]:
@@ -124,15 +124,15 @@ class TaskWriter:
         return self._ways.drive(ticket)
 
     def open_step(self, ticket: Ticket) -> Awaitable[AsyncOpenStep]:
-        """Begin a step that somebody else runs."""
+        """Begin a step that other code executes."""
         from everstep.runtime.steps.open_step import open_step_in_task
 
         return open_step_in_task(ticket, self._ways)
 
     async def commit(self, build: Callable[[], Commit]) -> Commit:
-        """Build a commit here, and wait for it without keeping the loop."""
+        """Build a commit here, and wait for it without blocking the loop."""
         run, writer = self.run, self.run.writer
-        if self._alone.locked():  # building would wait for it too, and the loop with it
+        if self._alone.locked():  # building would block for it, and the loop with it
             async with self._alone:
                 pass
         if not writer.is_sync:
@@ -159,7 +159,7 @@ class TaskWriter:
             raise
 
     async def write_inside(self, ticket: Ticket) -> None:
-        """Make the result of a step durable by its own transaction; the checkpoint that is due, which reads the live state, follows it."""
+        """Make the result of a step durable in its own transaction; a checkpoint that is due follows it, because it reads the live state."""
         saves = self.run.saves
         async with self._alone:
             commit = await asyncio.shield(apart(lambda: at_once(commit_step(ticket, None))))
@@ -170,13 +170,13 @@ class TaskWriter:
             saves.made(await self.commit(lambda: saves.built(*due)), saving)
 
     async def write_entries(self) -> int:
-        """Make what was put up durable, without a checkpoint; gives its place in the journal."""
+        """Make the pending entries durable, without a checkpoint; return the sequence number."""
         commit = await self.commit(self.run.writer.note)
         self.run.letters.look_after_commit()
         return commit.run.head_seq
 
     async def flush(self) -> None:
-        """Return when all that was put up is durable."""
+        """Return when all pending entries are durable."""
         run = self.run
         run.live()
         if run.writer.entries:

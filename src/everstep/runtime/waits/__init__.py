@@ -1,1 +1,1 @@
-"""Waiting for answers and times, and what people do to a run from outside."""
+"""Gates and timers, and control of a run from outside: answer, pause, cancel, skip, retry, wake."""

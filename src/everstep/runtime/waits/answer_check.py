@@ -1,9 +1,9 @@
-"""Tests whether a value fits a schema that `answer_schema` made.
+"""Checks whether a value matches a schema that `answer_schema` made.
 
-Differences to the standard, for the sake of the program that asked: 3.0 is not an integer, True is not a number, NaN and the infinities
-are not numbers. A value is tested to a depth of 100 and with at most a million tests. A pattern (in the syntax of Python's `re`, found
-anywhere in the text) is tried only on texts of up to 1,000 characters, and with at most 500,000 steps for one answer, whatever the
-pattern: see `answer_pattern`. A schema from a store may be hostile, so all of this also holds for schemas that were never checked. No I/O.
+Differences from the standard, for the sake of the program that asked: 3.0 is not an integer, True is not a number, NaN and the infinities
+are not numbers. A value is checked to a depth of 100 and with at most a million tests. A pattern (in the syntax of Python's `re`, found
+anywhere in the text) is tested only on texts of up to 1,000 characters, and with at most 500,000 steps for one answer, whatever the
+pattern: see `answer_pattern`. A schema from a store may be hostile, so the limits also apply to schemas that were never checked. No I/O.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Schema = dict[str, Any]
 
 
 def check(schema: Schema | None, value: Any) -> str | None:
-    """What is wrong with an answer, as a sentence that begins with the path to the first fault; None if it is right.
+    """Return the first fault of an answer, as a sentence that begins with its path; None if the answer is valid.
 
-    `schema` is what `to_schema` returned. The value is plain data as JSON has it: None, bool, numbers, text, lists and dicts.
+    `schema` comes from `to_schema`. The value is plain JSON data: None, bool, numbers, text, lists and dicts.
     """
     return None if schema is None else _Test(schema).fault(schema, value, "answer", 0)
 
@@ -37,7 +37,7 @@ def path_to(path: str, name: str) -> str:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether JSON calls two values equal: 1 is 1.0, and True is not 1."""
+    """Whether two values are equal in JSON: 1 equals 1.0, and True does not equal 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -59,7 +59,7 @@ COUNTS = ("minItems", "maxItems", "minLength", "maxLength")
 TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "null": ("null", lambda v: v is None),
     "boolean": ("true or false", lambda v: isinstance(v, bool)),
-    "integer": ("a whole number", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "integer": ("an integer", lambda v: isinstance(v, int) and not isinstance(v, bool)),
     "number": ("a number", is_number),
     "string": ("text", lambda v: isinstance(v, str)),
     "array": ("a list", lambda v: isinstance(v, list)),
@@ -68,13 +68,13 @@ TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def target(schema: Schema) -> str | None:
-    """The name in $defs that a schema's $ref points at; None if it has none or points elsewhere."""
+    """Return the name in $defs that a schema's $ref points to; None if it has none or points elsewhere."""
     ref = schema.get("$ref", "")
     return ref[8:].replace("~1", "/").replace("~0", "~") if ref.startswith("#/$defs/") else None
 
 
 class _Test:
-    """One test of one value: knows where definitions are, and how much more may be done."""
+    """One check of one value: has the definitions, and the remaining limits."""
 
     def __init__(self, root: Schema):
         self._defs = root.get("$defs", {})
@@ -84,7 +84,7 @@ class _Test:
     def fault(self, schema: Any, value: Any, path: str, depth: int) -> str | None:
         self._left -= 1
         if self._left < 0 or depth > DEPTH:
-            return f"{path} is too {'large' if self._left < 0 else 'deeply nested'} to be checked"
+            return f"{path} is too {'large' if self._left < 0 else 'deeply nested'} to check"
         if isinstance(schema, bool):
             return None if schema else f"{path} is not allowed"
         for word, test in _TESTS.items():
@@ -99,16 +99,16 @@ class _Test:
         names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if any(TYPES[name][1](value) for name in names):
             return None
-        return f"{path} is {shown(value)}, and must be {' or '.join(TYPES[name][0] for name in names)}"
+        return f"{path} must be {' or '.join(TYPES[name][0] for name in names)}, got {shown(value)}"
 
     def enum(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
         allowed = schema["enum"]
         if any(same(value, one) for one in allowed):
             return None
-        return f"{path} is {shown(value)}, and must be one of {', '.join(map(shown, allowed[:20]))}{', …' if len(allowed) > 20 else ''}"
+        return f"{path} must be one of {', '.join(map(shown, allowed[:20]))}{', …' if len(allowed) > 20 else ''}, got {shown(value)}"
 
     def const(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
-        return None if same(value, schema["const"]) else f"{path} is {shown(value)}, and must be {shown(schema['const'])}"
+        return None if same(value, schema["const"]) else f"{path} must be {shown(schema['const'])}, got {shown(value)}"
 
     def required(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
         missing = [name for name in schema["required"] if name not in value] if isinstance(value, dict) else []
@@ -125,7 +125,7 @@ class _Test:
         known, part = schema.get("properties", {}), schema["additionalProperties"]
         for name in (n for n in value if n not in known) if isinstance(value, dict) else ():
             if part is False:
-                return f"{path} has {shown(name)}, and may only have {', '.join(known) or 'nothing'}"
+                return f"{path} may only have {', '.join(known) or 'nothing'}, got {shown(name)}"
             if found := self.fault(part, value[name], path_to(path, str(name)), depth + 1):
                 return found
         return None
@@ -141,8 +141,10 @@ class _Test:
             if isinstance(value, cls):
                 least, most = schema.get(f"min{suffix}", 0), schema.get(f"max{suffix}", len(value))
                 if not least <= len(value) <= most:
-                    return f"{path} has {len(value):,} {unit}, and must have " + (
-                        f"at least {least:,}" if len(value) < least else f"at most {most:,}"
+                    return f"{path} must have " + (
+                        f"at least {least:,} {unit}, got {len(value):,}"
+                        if len(value) < least
+                        else f"at most {most:,} {unit}, got {len(value):,}"
                     )
         return None
 
@@ -150,19 +152,19 @@ class _Test:
         if is_number(value):
             for word, words, fits in _LIMITS:
                 if word in schema and not fits(value, schema[word]):
-                    return f"{path} is {shown(value)}, and must be {words} {shown(schema[word])}"
+                    return f"{path} must be {words} {shown(schema[word])}, got {shown(value)}"
         return None
 
     def pattern(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
         if not isinstance(value, str):
             return None
         if len(value) > PATTERN_TEXT:
-            return f"{path} has {len(value):,} characters, and a text with a pattern must have at most {PATTERN_TEXT:,}"
+            return f"{path} must have at most {PATTERN_TEXT:,} characters to be tested with a pattern, got {len(value):,}"
         try:
             fits = compiled(schema["pattern"])(value, self._steps)
         except (re.error, RecursionError, OverflowError, Unbounded) as error:
             return f"{path} cannot be tested with the pattern {shown(schema['pattern'])}: {error}"
-        return None if fits else f"{path} is {shown(value)}, and must match {schema['pattern']:.200}"
+        return None if fits else f"{path} must match {schema['pattern']:.200}, got {shown(value)}"
 
     def all_of(self, schema: Schema, value: Any, path: str, depth: int) -> str | None:
         for part in schema["allOf"]:
@@ -183,22 +185,22 @@ class _Test:
         faults = [found for part in schema["oneOf"] if (found := self.fault(part, value, path, depth + 1))]
         fitting = len(schema["oneOf"]) - len(faults)
         if fitting > 1:
-            return f"{path} fits {fitting} of the forms of which it must fit exactly one"
+            return f"{path} must match exactly one of the allowed forms, and matches {fitting}"
         return None if fitting else _none_fits(path, faults)
 
 
 def _none_fits(path: str, faults: list[str]) -> str:
     several = "; ".join(dict.fromkeys(faults))
-    return faults[0] if len(faults) == 1 else f"{path} fits none of the {len(faults)} allowed forms: {several:.500}"
+    return faults[0] if len(faults) == 1 else f"{path} matches none of the {len(faults)} allowed forms: {several:.500}"
 
 
 _LIMITS: tuple[tuple[str, str, Callable[[Any, Any], bool]], ...] = (
     ("minimum", "at least", lambda v, limit: v >= limit),
     ("maximum", "at most", lambda v, limit: v <= limit),
-    ("exclusiveMinimum", "above", lambda v, limit: v > limit),
-    ("exclusiveMaximum", "below", lambda v, limit: v < limit),
+    ("exclusiveMinimum", "greater than", lambda v, limit: v > limit),
+    ("exclusiveMaximum", "less than", lambda v, limit: v < limit),
 )
-# In this order, so that the first fault that is told is the plainest one.
+# In this order, so that the first fault reported is the plainest one.
 _TESTS: dict[str, Callable[[_Test, Schema, Any, str, int], str | None]] = {
     "type": _Test.of_type,
     "enum": _Test.enum,

@@ -1,6 +1,6 @@
-"""Answers as instances of the class that a gate was given as its schema, and back to plain data. No I/O.
+"""Converts answers to instances of the class that a gate has as its schema, and back to plain data. No I/O.
 
-Stored is plain data, as JSON has it. The class comes from the program that asks, never from a store.
+The store has plain JSON data. The class comes from the program that asks, never from a store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from everstep.runtime.waits.answer_check import check, same
 
 
 def plain_of(value: Any) -> Any:
-    """An answer as plain data. A value that is neither an instance of such a class nor holds one comes back as it is."""
+    """Return an answer as plain data. A value that contains no instance of such a class is returned as it is."""
     cls = type(value)
     if isinstance(value, Enum):
         return plain_of(value.value)
@@ -37,7 +37,7 @@ def plain_of(value: Any) -> Any:
 
 
 def instance_of(kind: Any, value: Any) -> Any:
-    """An instance of a type from plain data that fits its schema. What the class itself refuses is raised as the class raises it."""
+    """Return an instance of a type from plain data that matches its schema. Errors of the class itself are raised as they are."""
     if kind is None or isinstance(kind, Mapping):
         return value
     origin, args = typing.get_origin(kind), typing.get_args(kind)
@@ -59,18 +59,18 @@ def _of_generic(origin: Any, args: tuple[Any, ...], value: Any) -> Any:
         return {key: instance_of(args[1], one) for key, one in value.items()}
     if origin is typing.Literal:
         return next((one for one in args if plain_of(one) == value and type(plain_of(one)) is type(value)), value)
-    return instance_of(args[0], value) if args else value  # Annotated, and the words of a TypedDict
+    return instance_of(args[0], value) if args else value  # Annotated, and the qualifiers of a TypedDict
 
 
 def _of_union(args: tuple[Any, ...], value: Any) -> Any:
-    """The first member that fits."""
+    """Return an instance of the first member that matches."""
     from everstep.runtime.waits.answer_schema import to_schema
 
     fitting = [one for one in args if one is not types.NoneType and check(to_schema(one), value) is None]
     for one in fitting[:-1]:
         try:
             return instance_of(one, value)
-        except Exception:  # noqa: BLE001, S112 - the class refuses it, another one may take it
+        except Exception:  # noqa: BLE001, S112 - the class refuses it, another one may accept it
             continue
     return instance_of(fitting[-1], value) if fitting else value
 
@@ -79,7 +79,7 @@ def _of_class(kind: Any, value: Any) -> Any:
     if issubclass(kind, Enum):
         return next(one for one in kind if _same(plain_of(one), value))
     if _is_model(kind):
-        return kind.model_validate_json(json.dumps(value))  # as JSON: a strict model takes a date from text only there
+        return kind.model_validate_json(json.dumps(value))  # as JSON: a strict model accepts a date as text only there
     if _is_struct(kind):
         import msgspec
 
@@ -104,5 +104,5 @@ def _is_model(cls: Any) -> bool:
 
 
 def _is_struct(cls: Any) -> bool:
-    """Whether a class is a Struct of msgspec."""
+    """Whether a class is a msgspec Struct."""
     return hasattr(cls, "__struct_fields__") and hasattr(cls, "__struct_config__")

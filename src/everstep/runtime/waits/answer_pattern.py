@@ -1,9 +1,9 @@
-"""Tells whether a text matches a regular expression, in a number of steps that is bounded by the lengths of both.
+"""Tests whether a text matches a regular expression, in a number of steps that is bounded by the lengths of both.
 
-`re` tries one way after the other, so that a pattern such as (a+)+$ can take it exponential time. This module follows all ways at once: a
-pattern becomes a program of states, and for each character the set of states is computed that the ways have reached. Patterns are read by
-the parser of `re`, and single characters and places are tested by `re` itself, so that the two agree. A pattern that has at most one
-variable repeat and no alternatives is left to `re`, which is quicker and needs quadratic time at most.
+`re` tries one path after the other, so a pattern such as (a+)+$ can take exponential time. This module follows all paths at once: a pattern
+becomes a program of states, and for each character it computes the set of states that the paths have reached. The parser of `re` reads the
+patterns, and `re` itself tests single characters and positions, so the two agree. A pattern with at most one variable repeat and no
+alternatives is left to `re`, which is faster and needs quadratic time at most.
 
 Back references, conditions, atomic groups and possessive repeats can't be followed in this way, and are refused. No I/O.
 """
@@ -37,7 +37,7 @@ class Unbounded(ValueError):
 
 
 class Steps:
-    """How many steps may still be taken."""
+    """How many steps are left."""
 
     def __init__(self, most: int):
         self.left = most
@@ -45,20 +45,20 @@ class Steps:
     def take(self, count: int) -> None:
         self.left -= count
         if self.left < 0:
-            raise Unbounded("it takes too long to test")
+            raise Unbounded("testing it takes too many steps")
 
 
 class _State(NamedTuple):
-    """A state reads one character, tests a place between two characters, forks, or is the end; and goes on to others."""
+    """A state reads one character, tests a position between two characters, forks, or is the end; `after` lists the next states."""
 
     reads: Callable[[str], bool] | None
-    stands: Callable[[str, int, Steps], bool] | None
+    holds: Callable[[str, int, Steps], bool] | None
     after: list[int]
 
 
 @lru_cache(64)
 def compiled(pattern: str) -> Callable[[str, Steps], bool]:
-    """Return the test for a pattern: whether it is found anywhere in a text. Raises `re.error`, or `Unbounded` for what is refused."""
+    """Return the test for a pattern: whether it is found anywhere in a text. Raises `re.error`, or `Unbounded` for a refused pattern."""
     tree = _parser.parse(pattern)
     if _is_simple(tree):
         search = re.compile(pattern).search
@@ -69,7 +69,7 @@ def compiled(pattern: str) -> Callable[[str, Steps], bool]:
 
 
 def _is_simple(tree: Any) -> bool:
-    """Whether `re` has at most one choice to go back to: one variable repeat, not inside of another repeat, and no alternatives."""
+    """Whether `re` has at most one choice to backtrack to: one variable repeat, not inside of another repeat, and no alternatives."""
     variable = 0
     waiting = [(one, False) for one in tree]
     while waiting:
@@ -87,11 +87,11 @@ def _is_simple(tree: Any) -> bool:
 
 
 class _Program:
-    """The states of a pattern. Built from its end, because each state names those that follow it."""
+    """The states of a pattern. Built from its end, because each state names the next ones."""
 
     def __init__(self) -> None:
         self._states: list[_State] = []
-        self._readers: dict[Any, Callable[[str], bool]] = {}  # one for all copies of an item that is repeated
+        self._readers: dict[Any, Callable[[str], bool]] = {}  # one for all copies of a repeated item
         self._cost = 0
 
     def end(self) -> int:
@@ -103,13 +103,13 @@ class _Program:
         return len(self._states) - 1
 
     def _spend(self) -> None:
-        """Count what is built, copies of an empty repeat too: (){4000000000} has no states and would be built for ever."""
+        """Count everything that is built, also copies of an empty repeat: (){4000000000} has no states and would be built forever."""
         self._cost += 1
         if self._cost > MOST_STATES:
             raise Unbounded(f"it has more than {MOST_STATES:,} states")
 
     def sequence(self, items: Any, after: int, flags: int) -> int:
-        """Build some items one after the other; returns the state to begin with."""
+        """Build items in sequence; return the first state."""
         for op, given in reversed(list(items)):
             after = self._item(op, given, after, flags)
         return after
@@ -153,14 +153,14 @@ class _Program:
         return first
 
     def _look(self, wanted: bool, given: Any, flags: int) -> Callable[[str, int, Steps], bool]:
-        """Build a look ahead, or a look behind, whose width `re` has made sure is fixed."""
+        """Build a lookahead, or a lookbehind, whose width `re` guarantees to be fixed."""
         direction, body = given
         start = self.sequence(body, self.end(), flags)
         back = body.getwidth()[0] if direction < 0 else 0
         return lambda text, at, steps: wanted == (at >= back and self.run(start, text, at - back, steps, anywhere=False))
 
     def run(self, start: int, text: str, at: int, steps: Steps, *, anywhere: bool) -> bool:
-        """Whether some way from the start comes to an end; with `anywhere` ways begin at each later place, too."""
+        """Whether some path from the start reaches an end; with `anywhere`, paths begin at each later position, too."""
         reached: list[int] = [start]
         while True:
             here = self._spread(reached, text, at, steps)
@@ -175,7 +175,7 @@ class _Program:
                 reached.append(start)
 
     def _spread(self, reached: list[int], text: str, at: int, steps: Steps) -> list[int] | None:
-        """The states that read the next character, of all that can be reached without one; None if that is an end."""
+        """Return the states that read the next character, of all that can be reached without one; None if an end is reached."""
         seen, reading = set(reached), []
         waiting = list(seen)
         while waiting:
@@ -187,7 +187,7 @@ class _Program:
                 continue
             if not state.after:
                 return None
-            if state.stands is None or state.stands(text, at, steps):
+            if state.holds is None or state.holds(text, at, steps):
                 for one in state.after:
                     if one not in seen:
                         seen.add(one)
@@ -196,7 +196,7 @@ class _Program:
 
 
 def _alone(op: Any, given: Any, flags: int) -> re.Pattern[str]:
-    """One item of a pattern as a pattern of its own."""
+    """Return one item of a pattern as a pattern of its own."""
     state = _parser.State()
     state.flags = flags
     made: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(op, given)]), flags)

@@ -1,7 +1,7 @@
-"""The JSON Schema of a Python type: of built-in types, unions and literals, Enums, dataclasses, TypedDicts, pydantic models and msgspec Structs.
+"""Makes the JSON Schema of a Python type: built-in types, unions and literals, Enums, dataclasses, TypedDicts, pydantic models, msgspec Structs.
 
-Dataclasses and TypedDicts are translated here even where pydantic or msgspec is installed: the schema of a gate is part of the run's record and must not depend on what
-is installed. Pydantic models and Structs bring their own schema. Never imports a name found in data.
+Dataclasses and TypedDicts are translated here even if pydantic or msgspec is installed: the schema of a gate is part of the run's record
+and must not depend on what is installed. Pydantic models and Structs bring their own schema. Never imports a name found in data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from everstep.runtime.waits.answer_check import COMBINED, DEPTH, Schema, path_to
 
 
 def plain(value: Any, path: str, depth: int = 0) -> Any:
-    """A copy that is JSON and nothing else, so that what is stored and shown is what was checked."""
+    """Return a copy that is pure JSON, so that the stored and shown value is the checked one."""
     if isinstance(value, Enum):
         return plain(value.value, path, depth)
     if value is None or type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
@@ -31,13 +31,13 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     if depth < DEPTH and isinstance(value, Mapping) and all(type(k) is str for k in value):
         return {k: plain(v, path_to(path, k), depth + 1) for k, v in value.items()}
     raise InvalidArgument(
-        f"{path} is {shown(value)}, which JSON cannot hold" + ("" if depth < DEPTH else " so deeply nested"),
+        f"{path} is {shown(value)}, which JSON cannot represent" + ("" if depth < DEPTH else " at this depth"),
         remedy=f"Use None, bool, int, finite float, text, lists and dicts with text keys, nested at most {DEPTH} deep.",
     )
 
 
 def parts(schema: Schema) -> Iterator[tuple[str, Any]]:
-    """The schemas right inside of a schema, each with where it stands."""
+    """Yield the schemas directly inside of a schema, each with its path."""
     for word in ("properties", "$defs"):
         for name, part in schema.get(word, {}).items():
             yield path_to(f".{word}", name), part
@@ -65,18 +65,18 @@ def from_type(kind: Any) -> Schema:
     root = maker.make(kind)
     name = target(root)
     if name is not None and all(part.get("$ref") != root["$ref"] for part in all_parts({"$defs": maker.defs})):
-        root = maker.defs.pop(name)  # a form is easier to read without one more hop; only a type that holds itself needs it
+        root = maker.defs.pop(name)  # a schema is easier to read with one reference less; only a recursive type needs it
     return {**root, "$defs": maker.defs} if maker.defs else root
 
 
 def _wrapper(kind: Any) -> str | None:
-    """The name of what only says something about a type: Annotated, and the words of a TypedDict."""
+    """Return the name of a qualifier of a type: Annotated, and those of a TypedDict."""
     name = getattr(typing.get_origin(kind), "__name__", None) or getattr(typing.get_origin(kind), "_name", None)
     return name if name in _WRAPPERS else None
 
 
 class _Maker:
-    """Makes the schema of a type; classes stand in `defs` once, so that they may hold themselves."""
+    """Makes the schema of a type; classes are in `defs` once, so that they may refer to themselves."""
 
     def __init__(self) -> None:
         self.defs: dict[str, Schema] = {}
@@ -135,7 +135,7 @@ class _Maker:
 
     def _of_fields(self, kind: Any, wanted: dict[str, bool]) -> Schema:
         hints = _hints(kind)
-        for name in wanted:  # a TypedDict whose annotations are text does not know these by itself
+        for name in wanted:  # a TypedDict whose annotations are text does not evaluate these by itself
             wanted[name] = {"Required": True, "NotRequired": False}.get(_wrapper(hints[name]) or "", wanted[name])
         properties = {name: self.make(hints[name]) for name in wanted}
         required = [name for name, needed in wanted.items() if needed]
@@ -143,7 +143,7 @@ class _Maker:
         return {**made, "required": required} if required else made
 
     def _of_model(self, kind: Any, name: str) -> Schema:
-        """A pydantic model brings definitions of its own; under its name they cannot be taken for those of another one."""
+        """Return the schema of a pydantic model, which has its own definitions; prefixed with its name, they cannot clash with others."""
         try:
             made: Schema = dict(plain(kind.model_json_schema(ref_template=f"#/$defs/{name}.{{model}}"), name))
         except Exception as error:
@@ -153,7 +153,7 @@ class _Maker:
         return made
 
     def _of_struct(self, kind: Any, name: str) -> Schema:
-        """A Struct of msgspec, whose definitions go under its name for the same reason."""
+        """Return the schema of a msgspec Struct; its definitions are prefixed with its name, too."""
         import msgspec
 
         try:
@@ -176,6 +176,6 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _no_shape(kind: Any) -> NoReturn:
     raise InvalidArgument(
-        f"{shown(kind)} is no shape that an answer can have",
+        f"an answer cannot have the type {shown(kind)}",
         remedy="Give str, int, float, bool, list, dict, Any, Optional, Union, Literal, list[x], dict[str, x], an Enum, a dataclass, a TypedDict, a pydantic model, a msgspec Struct or a JSON Schema.",
     )

@@ -1,7 +1,7 @@
-"""What people and other processes do to a run from outside: answer, pause, cancel, skip, retry, wake.
+"""Controls a run from outside: answer, pause, cancel, skip, retry, wake.
 
-Nothing here needs the run's lease: whoever drives it reads its letters between two steps. Where nobody drives it, the lease is taken
-for a moment, so that the run says at once what became of it.
+Nothing here needs the run's lease: the process that executes it reads its messages between two steps. If no process executes it, the lease is
+taken for a moment, so that the change takes effect at once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from everstep.errors import (
 )
 from everstep.records import CHILD, Kind, Letter, RunRow, Status
 from everstep.runtime import workflow
-from everstep.runtime.driving_store import Host
 from everstep.runtime.engine.finish import wake_caller
 from everstep.runtime.engine.letters import verified as verified_letter
 from everstep.runtime.engine.replay import taken_over
+from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome
-from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import plain_of
-from everstep.runtime.waits.wake_callers import tell
+from everstep.runtime.waits.answer_schema import check_stored
+from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
@@ -56,54 +56,54 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
     waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
     if found is None and waiting and not early:
         raise NotFound(
-            f"run {row.id!r} has not come to a gate {gate!r}; it waits at {', '.join(waiting)}",
-            remedy="Check the name. To answer a gate that is still to come: store.answer(..., early=True).",
+            f"run {row.id!r} has not reached a gate {gate!r}; it waits at {', '.join(waiting)}",
+            remedy="Check the name. To answer a gate before the run reaches it: store.answer(..., early=True).",
         )
     if row.status == Status.CANCELLED and (found is None or not found.answered):
-        raise NotFound(f"run {row.id!r} is cancelled: no gate of it is open", remedy="A cancelled run can be forked: store.fork(run_id).")
+        raise NotFound(f"run {row.id!r} is cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
     if found is not None and found.cancelled:
         raise AlreadyAnswered(
-            f"the program cancelled gate {address!r} of run {row.id!r}: the answer was not recorded",
+            f"the program cancelled gate {address!r} of run {row.id!r}; the answer was not recorded",
             remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
         )
     if found is not None and found.answered and found.by == "timeout" and found.deadline is not None:
         raise _too_late(row, address, found.deadline)
     if found is not None and found.answered:
         raise AlreadyAnswered(
-            f"gate {address!r} of run {row.id!r} was answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
+            f"gate {address!r} of run {row.id!r} was already answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
         )
     if row.status in _OVER:
-        raise NotFound(f"run {row.id!r} is {row.status}: no gate of it is open")
+        raise NotFound(f"run {row.id!r} is {row.status} and has no open gate")
     if found is not None and found.schema is not None:
         value = plain_of(value)
     if store.mask is not None:
-        value = decode(encode(store.mask(value, "answer")))  # what is stored must fit, too: the run sees nothing else
-    fault = check(found.schema, value) if found is not None and found.schema is not None else None
+        value = decode(encode(store.mask(value, "answer")))  # the stored value must match, too: the run sees only that
+    fault = check_stored(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
-        raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} does not fit: {fault}")
+        raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} is invalid: {fault}")
     said = {"value": value, "by": check_text(by, "by")}
     now = clock.now_us()
     if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
         raise _too_late(row, address, found.deadline)
     if not post(store, row, f"answer:{address}", said, now, "answer", now):
-        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} has its answer already", remedy=_other_answer(row, address))
+        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} already has an answer", remedy=_other_answer(row, address))
 
 
 def _too_late(row: RunRow, address: str, deadline: datetime) -> AnswerTooLate:
     return AnswerTooLate(
-        f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(deadline) or 0)}: the answer was not recorded",
-        remedy=_other_answer(row, address).replace("The first answer stands.", "The outcome of the deadline holds."),
+        f"the deadline of gate {address!r} of run {row.id!r} passed at {iso(to_us(deadline) or 0)}; the answer was not recorded",
+        remedy=_other_answer(row, address).replace("The first answer counts.", "The outcome of the deadline counts."),
     )
 
 
 def _other_answer(row: RunRow, address: str) -> str:
-    return f"The first answer stands. To try another one, fork the run before the gate: store.resume({row.id!r}, from_step={address!r})."
+    return f"The first answer counts. To try another one, fork the run before the gate: store.resume({row.id!r}, from_step={address!r})."
 
 
 def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]:
-    """The address that a name means: the newest question of that name, or the first that is to come."""
+    """Return the address that a name means: the newest question of that name, or the first one to come."""
     if not isinstance(gate, str) or not gate:
-        raise InvalidArgument(f"{gate!r:.60} is no gate", remedy="Give its name, or its address as store.gates(run_id) shows it.")
+        raise InvalidArgument(f"gate must be a name or an address, got {gate!r:.60}", remedy="store.gates(run_id) shows the addresses.")
     exact = [g for g in asked if g.address == gate]
     if exact:
         return gate, exact[0]
@@ -131,7 +131,7 @@ def pause(store: Host, run_id: str, reason: str | None) -> None:
 
 
 def cancel(store: Host, run_id: str, reason: str | None) -> bool:
-    """False if the run has succeeded, which is not changed any more."""
+    """Cancel a run. Return False if the run has succeeded, which cannot be changed any more."""
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         return row.status == Status.CANCELLED
@@ -140,7 +140,7 @@ def cancel(store: Host, run_id: str, reason: str | None) -> bool:
 
 
 def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
-    """Cancel a child run whose caller cancelled the call. The caller knows: it is not woken. A failed child that is not to be tried again stays failed."""
+    """Cancel a child run whose caller cancelled the call. Does not wake the caller, which knows. A failed child without a retry stays failed."""
     if verified(row, store.backend.seal).status in _OVER:
         return
     if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
@@ -149,7 +149,7 @@ def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
 
 
 def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
-    """Do what a letter says that came when the run was just being left. Its children were cancelled by the one who wrote it."""
+    """Apply a cancel message that came when the run was being closed. Its sender has cancelled the children."""
     reason = decode(store.framer.unwrap(verified_letter(row, letter, store.backend.seal).body))
     _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
 
@@ -164,14 +164,14 @@ def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Statu
     post(store, row, name, check_text(reason, "reason"), None, "reason")
     for _, child in store.backend.runs(
         Query(parent=row.id)
-    ):  # before their caller: if this process dies here, cancelling it again gets to them
+    ):  # before their caller: if this process dies here, cancelling the caller again also cancels them
         if child.parent_number == CHILD and child.status not in (*_OVER, Status.FAILED):
             _stop(store, child.id, name, reason, status, wakes=False)
     _apply(store, row, name, reason, status, wakes)
 
 
 def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status, wakes: bool) -> None:
-    """Where nobody drives the run, nobody would read the letter: do what it says."""
+    """Apply a message if no process executes the run: no process would read it."""
     if row.status == status:
         return
     try:
@@ -179,7 +179,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     except LeaseHeld:
         return
     try:
-        if held.status in _OVER:  # it has ended since
+        if held.status in _OVER:  # it has ended in the meantime
             store.keeper.release(held)
             return
         chain = Chain(store.framer, held, held, store.backend.seal)
@@ -189,7 +189,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         if status == Status.CANCELLED and wakes:
             wake_caller(
                 store, held
-            )  # before the commit and after it: this process may die between the two, and the caller may look too early
+            )  # before and after the commit: this process may die between the two, and the caller may check too early
         store.backend.commit(chain.commit(worker=None, since=0))
         if status == Status.CANCELLED and wakes:
             wake_caller(store, held)
@@ -199,7 +199,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
     finally:
         store.keeper.released()
     if status == Status.CANCELLED:
-        tell(store.backend, store.framer, held, caller=wakes)
+        wake_waiters(store.backend, store.framer, held, caller=wakes)
 
 
 def skip(store: Host, run_id: str, step: str, result: Any) -> None:
@@ -210,10 +210,10 @@ def skip(store: Host, run_id: str, step: str, result: Any) -> None:
     address = _address(step)
     if _newest(store, row, address) == SUCCEEDED:
         raise InvalidArgument(
-            f"step {address} of run {row.id!r} has its result already", remedy="Fork before it: store.resume(run, from_step=...)."
+            f"step {address} of run {row.id!r} already has a result", remedy="Fork before it: store.resume(run, from_step=...)."
         )
     if not post(store, row, f"skip:{address}", result, None, "result"):
-        raise InvalidArgument(f"step {address} of run {row.id!r} is to be skipped already")
+        raise InvalidArgument(f"step {address} of run {row.id!r} is already marked to be skipped")
 
 
 def retry(store: Host, run_id: str, step: str) -> None:
@@ -222,10 +222,10 @@ def retry(store: Host, run_id: str, step: str) -> None:
     address = _address(step)
     status = _newest(store, row, address)
     if status is None:
-        raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="Look at store.steps(run_id).")
+        raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="See store.steps(run_id).")
     if status != FAILED:
         raise InvalidArgument(
-            f"step {address} of run {row.id!r} has {status}; only one that failed can be tried again",
+            f"step {address} of run {row.id!r} has {status}; only a failed step can be retried",
             remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
         )
     parts = address.split("/")
@@ -233,7 +233,7 @@ def retry(store: Host, run_id: str, step: str) -> None:
     for outer in around:
         if _newest(store, row, outer) == SUCCEEDED:
             raise InvalidArgument(
-                f"step {address} of run {row.id!r} is inside {outer}, which has succeeded: it is not called any more",
+                f"step {address} of run {row.id!r} is inside {outer}, which has succeeded and is not called again",
                 remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
             )
     for failed in (*around, address):  # a step inside another one is called only if that runs again
@@ -242,9 +242,9 @@ def retry(store: Host, run_id: str, step: str) -> None:
 
 
 def _address(step: str) -> str:
-    """The address that a name means: the first use of it."""
+    """Return the address that a name means: its first use."""
     if not isinstance(step, str) or not step:
-        raise InvalidArgument(f"{step!r:.60} is no step", remedy="Give its name, or its address as store.steps(run_id) shows it.")
+        raise InvalidArgument(f"step must be a name or an address, got {step!r:.60}", remedy="store.steps(run_id) shows the addresses.")
     return step if "#" in step or "@" in step else f"{step}#0"
 
 
@@ -254,13 +254,13 @@ def _newest(store: Host, row: RunRow, address: str) -> str | None:
 
 
 def due(store: Host, limit: int | None = None, outside: bool = False) -> list[str]:
-    """What has a letter whose time has come. A run that failed is tried again by its retry alone: an answer or a timer is no reason to."""
+    """Return the runs with a message that is due. A failed run is resumed only by its retry, not by an answer or a timer."""
     now = clock.now_us()
     return [run for run in store.backend.due(now, outside=outside) if _worth_waking(store, run, now)][:limit]
 
 
 def due_or_damaged(store: Host) -> list[str]:
-    """What is due outside of queues, whose limits only workers keep. A run that is damaged is among them: waking it says so, and keeps nobody else asleep."""
+    """Return the due runs outside of queues, whose limits only workers keep. Includes damaged runs: waking one reports that, and the others still run."""
     now = clock.now_us()
     found: list[str] = []
     for run in store.backend.due(now, outside=True):
@@ -279,14 +279,14 @@ def _worth_waking(store: Host, run: str, now: int) -> bool:
         return False
     letters = [letter for letter in store.backend.letters(run) if letter.due is not None and letter.due <= now]
     if any(letter.key != verified(row, store.backend.seal).key for letter in letters) and row == store.backend.run(run):
-        raise DamagedRun(f"run {run!r} has a letter that is for another run", remedy="Find out what else is wrong: store.verify('full').")
+        raise DamagedRun(f"run {run!r} has a message for another run", remedy="Check the store: store.verify('full').")
     return any(letter.name == "retry" or row.status != Status.FAILED for letter in letters)
 
 
 def wake(store: Host, limit: int | None) -> list[Any]:
-    """Resume what is due, until nothing more is. A run that somebody else drives, that stands in a queue, or that this process does not know, is left alone."""
+    """Resume due runs until there are none. Skips runs that another process executes, that are in a queue, or whose workflow is unknown here."""
     if limit is not None and (type(limit) is not int or limit < 0):
-        raise InvalidArgument(f"limit={limit!r:.60} is no whole number from 0 on")
+        raise InvalidArgument(f"limit must be an integer of at least 0, got {limit!r:.60}")
     outcomes: list[Any] = []
     seen: set[str] = set()
     while limit is None or len(outcomes) < limit:
@@ -298,8 +298,8 @@ def wake(store: Host, limit: int | None) -> list[Any]:
             try:
                 outcomes.append(workflow.finish(workflow.resume(store, run, None, "normal", False, {})))
             except (LeaseHeld, UnknownWorkflow, InvalidArgument, NotFound):
-                continue  # another worker's, or a program's own loop: whoever drives it finds the letter
-            except EverstepError as error:  # it says so in its outcome, and keeps nobody else asleep
-                row = store.backend.run(run)  # as it stands: the row itself may be what is damaged
+                continue  # another worker's, or opened with store.run(): the process that executes it finds the message
+            except EverstepError as error:  # reported in its outcome; the other runs still wake up
+                row = store.backend.run(run)  # unverified: the row itself may be damaged
                 outcomes.append(Outcome(run, row.status if row is not None else Status.FAILED.value, error=error))
     return outcomes

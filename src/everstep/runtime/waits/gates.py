@@ -1,7 +1,7 @@
-"""Waiting: for a decision (gates), for a time (timers), and for a person when nobody knows whether a step has run.
+"""Gates: waits for a decision from outside, also about a step of which no process knows whether it has run.
 
-A gate's question is recorded and the run lets go of its process; the answer comes as a letter, from anywhere, and is recorded when
-the run reads it. The letter stays, so that the first answer is the only one. A timer is a letter to oneself.
+A gate's question is recorded and the run releases its process. The answer comes as a message, from anywhere, and is recorded when the run
+reads it. The message stays, so that the first answer is the only one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def gate(
 ) -> Any:  # fmt: skip
     """Wait for a decision from outside: `if everstep.gate("editor", ask="Publish?", choices=["yes", "no"]) == "yes": ...`.
 
-    The run lets go of its process until `store.answer(run, name, value)`; the answer must fit `schema` (a type, or a JSON Schema) or be one
-    of `choices`. With a class as schema the gate gives an instance of it. After `timeout` seconds the answer is `default`, or `GateTimeout` is raised where there is none. With `condition` (a
-    value or a function) the gate decides by itself, once. `on_pass` and `on_fail` pick what comes back: a value, or a function to call.
+    The run releases its process until `store.answer(run, name, value)`; the answer must match `schema` (a type, or a JSON Schema) or be one of
+    `choices`. With a class as schema, the gate returns an instance of it. After `timeout` seconds the answer is `default`; without a default,
+    `GateTimeout` is raised. With `condition` (a value or a function) the gate decides by itself, once. `on_pass` and `on_fail` choose what
+    the gate returns: a value, or a function to call.
     """
     return current().gate(
         name, ask, schema=schema, choices=choices, timeout=timeout, default=default, condition=condition, on_pass=on_pass, on_fail=on_fail
@@ -51,15 +52,15 @@ def gate(
 
 
 def sleep(seconds: float | None = None, *, until: datetime | float | None = None) -> Any:
-    """Wait for a time. The deadline is recorded: a run that dies or lets go of its process goes on when it has come.
+    """Wait until a time. The deadline is recorded: a run that dies or releases its process continues when the time has come.
 
-    A workflow holds its process for waits up to a second and otherwise lets go of it until `store.wake()`; a loop of your own waits here.
+    A workflow keeps its process for waits of up to a second, and otherwise releases it until `store.wake()`. A program that uses `store.run` waits here.
     """
     return current().sleep(seconds, until=until)
 
 
 class Question(Shape):
-    """What a gate asks. `deadline` is known when it was asked."""
+    """The question of a gate. `deadline` is set when it was asked."""
 
     address: str
     text: str | None
@@ -68,7 +69,7 @@ class Question(Shape):
     default: Any
     condition: Any
     deadline: int | None = None
-    kind: Any = None  # the type whose instance the gate gives
+    kind: Any = None  # the type whose instance the gate returns
 
 
 def ask(run: Attempt, name: str, question: str | None = None, *, on_pass: Any = None, on_fail: Any = None, **options: Any) -> Any:
@@ -84,7 +85,7 @@ def ask(run: Attempt, name: str, question: str | None = None, *, on_pass: Any = 
 
 
 def begin_span(run: Attempt, asked: Question) -> Span | None:
-    """Tell observers of a wait at a gate; not of one that is played back."""
+    """Tell observers of a wait at a gate, unless it is replayed."""
     if not run.observers.active or asked.address in run.replay.answers:
         return None
     return run.observers.begin("gate", run.id, asked.address)
@@ -103,40 +104,40 @@ def question_of(
     need(run.store.backend, Mailbox)
     shape = to_schema(schema, choices)
     if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < MOST_SECONDS):
-        raise InvalidArgument(f"timeout must be a number of seconds above 0 and below {MOST_SECONDS:,.0f}, got {timeout!r:.60}")
+        raise InvalidArgument(f"timeout must be a number of seconds greater than 0 and below {MOST_SECONDS:,.0f}, got {timeout!r:.60}")
     default = default if default is NONE or shape is None else plain_of(default)
     if default is not NONE and shape is not None and default is not None:
         fault = check(shape, default)
         if fault:
-            raise InvalidArgument(f"the default of gate {name!r} does not fit it: {fault}")
+            raise InvalidArgument(f"the default of gate {name!r} is not a valid answer: {fault}")
     kind = None if isinstance(schema, Mapping) or condition is not None else schema
     return Question(address_of(run, name), question, shape, timeout, default, condition, kind=kind)
 
 
 def chosen(run: Attempt, asked: Question, value: Any, on_pass: Any, on_fail: Any) -> Any:
-    """What a gate gives for an answer."""
+    """Return what a gate returns for an answer."""
     picked = None if on_pass is None and on_fail is None else on_pass if passed(value) else on_fail
     return picked() if callable(picked) else _instance(run, asked, value) if picked is None else picked
 
 
 def _instance(run: Attempt, asked: Question, value: Any) -> Any:
-    """An answer as what the gate was asked to give: an instance of its schema, if that is a class."""
+    """Return an answer as an instance of the gate's schema, if that is a class."""
     if asked.kind is None or (value is None and asked.default is None):
         return value
     fault = check(asked.shape, value) or _refusal(asked.kind, value)
     if fault is not None:
         raise BadAnswer(
-            f"the recorded answer to gate {asked.address!r} of run {run.id!r} does not fit {asked.kind!r:.100}: {fault}",
-            remedy=f"Let the schema take it, or fork the run before the gate: store.resume({run.id!r}, from_step={asked.address!r}).",
+            f"the recorded answer to gate {asked.address!r} of run {run.id!r} does not match {asked.kind!r:.100}: {fault}",
+            remedy=f"Let the schema accept it, or fork the run before the gate: store.resume({run.id!r}, from_step={asked.address!r}).",
         )
     return instance_of(asked.kind, value)
 
 
 def _refusal(kind: Any, value: Any) -> str | None:
-    """What a class says against an answer that fits its schema."""
+    """Return why a class refuses an answer that matches its schema; None if it does not."""
     try:
         instance_of(kind, value)
-    except Exception as error:  # noqa: BLE001 - a class may refuse it in any way
+    except Exception as error:  # noqa: BLE001 - a class may raise any exception
         return f"{type(error).__name__}: {error}"[:500]
     return None
 
@@ -152,7 +153,7 @@ def address_of(run: Attempt, name: str) -> str:
 
 
 def decide(run: Attempt, asked: Question) -> Any:
-    """The answer of a gate: the recorded one, or the one that has come. If there is none yet, `Waiting` ends the attempt."""
+    """Return the answer of a gate: the recorded one, or the one that has come. If there is none yet, raise `Waiting`, which ends the attempt."""
     address = asked.address
     run.replay.requested.add(address)
     found = run.replay.answers.get(address)
@@ -179,7 +180,7 @@ def decide(run: Attempt, asked: Question) -> Any:
 
 
 def arrival(run: Attempt, asked: Question) -> tuple[Any] | None:
-    """The answer that has come, recorded; that of the deadline, if it has passed; or None."""
+    """Return the answer that has come, recorded; that of the deadline, if it has passed; or None."""
     address, deadline = asked.address, asked.deadline
     letter = _letter(run, asked)
     if letter is None and deadline is not None and clock.now_us() >= deadline:
@@ -190,19 +191,19 @@ def arrival(run: Attempt, asked: Question) -> tuple[Any] | None:
     said = _said(run, letter)
     if (
         deadline is not None and letter.at >= deadline and "expired" not in said
-    ):  # such answers are refused; one from elsewhere came too late
+    ):  # late answers are refused when sent; this one was sent without that check
         return (answered(run, address, None if asked.default is NONE else asked.default, "timeout", asked.default is NONE),)
     value = said["value"] if asked.shape is None else plain_of(said["value"])
     return (answered(run, address, value, said.get("by"), bool(said.get("expired"))),)
 
 
 def waiting_for(run: Attempt, asked: Question) -> Waiting:
-    """What unwinds the program until there is an answer."""
+    """Return the error that unwinds the program until there is an answer."""
     return run.waiting(asked.address, f"an answer at gate {asked.address!r}", asked.deadline)
 
 
 def _say_expired(run: Attempt, address: str, default: Any) -> None:
-    """Nobody answered in time. The first answer wins, and this may not be it."""
+    """Post the outcome of the deadline as an answer. The first answer wins, and this may not be it."""
     try:
         run.store.backend.post(_expired(run, address, default), run.id)
         run.letters.look()
@@ -212,14 +213,14 @@ def _say_expired(run: Attempt, address: str, default: Any) -> None:
 
 
 def _letter(run: Attempt, asked: Question) -> Letter | None:
-    """The answer that waits, if it fits. One that came before the question and does not fit is thrown away, and asked for again."""
+    """Return the waiting answer, if it is valid. An invalid one that came before the question is discarded, and the gate keeps waiting."""
     address, shape = asked.address, asked.shape
     letter = run.letters.waiting.get(f"answer:{address}")
     if letter is None or shape is None:
         return letter
     said = _said(run, letter)
     if "expired" in said:
-        return letter  # the default, which was looked at
+        return letter  # the default, which was checked
     value = plain_of(said["value"])
     fault = check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
     if fault is None:
@@ -232,7 +233,7 @@ def _letter(run: Attempt, asked: Question) -> Letter | None:
 def _said(run: Attempt, letter: Letter) -> dict[str, Any]:
     said = decode(run.store.framer.unwrap(letter.body))
     if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
-        raise DamagedFrame(f"the letter {letter.name!r} is no answer")
+        raise DamagedFrame(f"the message {letter.name!r} does not contain an answer")
     return said
 
 
@@ -243,7 +244,7 @@ def _expired(run: Attempt, address: str, default: Any) -> Letter:
 
 
 def _kept(run: Attempt, value: Any, address: str) -> Any:
-    """A value as it is stored here."""
+    """Return a value as this store saves it."""
     mask = run.mask
     return value if mask is None else mask(value, f"answer of {address}")
 
@@ -258,7 +259,7 @@ def _put_question(run: Attempt, asked: Question, known: bool) -> None:
             run.writer.put("gate", pack(GateEntry(text, asked.shape, asked.deadline, kept, {})), address)
     if asked.deadline is not None:
         with run.writer.lock:
-            run.letters.send(f"timer:{address}", asked.deadline)  # one that is there already stays
+            run.letters.send(f"timer:{address}", asked.deadline)  # an existing one stays
 
 
 def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
@@ -278,7 +279,7 @@ def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bo
 
 
 def give_up(run: Attempt, address: str, seconds: float) -> None:
-    """The program cancelled its wait at a gate: an answer that comes later is not for it."""
+    """Record that the program cancelled its wait at a gate: a later answer does not count."""
     if run.is_stopping:
         return
     with run.writer.lock:
@@ -290,12 +291,12 @@ def give_up(run: Attempt, address: str, seconds: float) -> None:
 
 def _value(address: str, answer: AnswerEntry) -> Any:
     if answer.flags.get("expired"):
-        raise GateTimeout(f"nobody answered gate {address!r} in time")
+        raise GateTimeout(f"gate {address!r} was not answered in time")
     return decode(answer.value)
 
 
 def ask_about(ticket: Ticket) -> Any:
-    """Ask a person about a step that was to run at most once, and was running when its process died: run, skip or fail."""
+    """Ask a person about an at-most-once step that was running when its process died: run, skip or fail."""
     question = f"Step {ticket.address} was running when its process died. Run it again, skip it, or let it fail?"
     shape = to_schema(None, ["run", "skip", "fail"])
     return decide(ticket.run, Question(f"{ticket.address}?{ticket.attempt}", question, shape, None, NONE, None))

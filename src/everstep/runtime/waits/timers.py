@@ -1,6 +1,7 @@
-"""Timers: waits for a time whose deadline is recorded, so that a run that dies or lets go of its process goes on when it has come.
+"""Timers: waits with a recorded deadline, so that a run that dies or releases its process continues when the time has come.
 
-A timer is a letter of the run to itself. A workflow holds its process for short waits and otherwise lets go of it. `tasks.parking` waits in tasks.
+A timer is a message of the run to itself. A workflow keeps its process for short waits and otherwise releases it. `tasks.parking` waits in
+tasks.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ class Timer(Shape):
     asked_at: int | None
 
     def left(self) -> float:
-        """Seconds up to the deadline; below 0 when it has passed."""
+        """Return the seconds until the deadline; negative when it has passed."""
         return (self.due - clock.now_us()) / 1e6
 
     def is_long(self) -> bool:
-        """Whether a workflow lets go of its process for it."""
+        """Whether a workflow releases its process for this wait."""
         return bool(self.run.options.workflow) and self.left() > HOLD_SECONDS
 
     def put(self) -> None:
-        """Have the deadline recorded with the next commit, once."""
+        """Record the deadline with the next commit, once."""
         if self.asked_at is None:
             self.run.writer.put("timer", pack(TimerEntry(self.due)), self.address)
 
     def wake_then(self) -> None:
-        """Have the run woken at the deadline. A letter that is there already stays."""
+        """Wake the run at the deadline. An existing message stays."""
         with self.run.writer.lock:
             self.run.letters.send(f"timer:{self.address}", self.due)
 
@@ -52,12 +53,12 @@ class Timer(Shape):
         self.run.letters.take(f"timer:{self.address}")
 
     def waiting(self) -> Waiting:
-        """The error that unwinds the program until the time has come."""
+        """Return the error that unwinds the program until the time has come."""
         waiting: Waiting = self.run.waiting(self.address, f"the time of {self.address!r}", self.due)
         return waiting
 
     def note_new(self) -> None:
-        """In a validation, which does not wait: note a timer that is not recorded."""
+        """Note a timer that is not recorded, in a validation, which does not wait."""
         if self.asked_at is None:
             from everstep.runtime.steps import validate
 
@@ -65,7 +66,7 @@ class Timer(Shape):
 
 
 def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
-    """The wait that the program asks for, with its recorded deadline if there is one."""
+    """Return the wait that the program asks for, with its recorded deadline if there is one."""
     due = _deadline_of(seconds, until)
     need(run.store.backend, Mailbox)
     address = address_of(run, "sleep")
@@ -77,7 +78,7 @@ def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
 
 
 def sleep(run: Attempt, seconds: float | None, until: Any) -> None:
-    """Wait for a time, in this thread."""
+    """Wait until a time, in this thread."""
     timer = timer_of(run, seconds, until)
     if run.dry:
         timer.note_new()
@@ -104,5 +105,5 @@ def _deadline_of(seconds: float | None, until: Any) -> int:
     if until is not None:
         return to_us(until) or 0
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < MOST_SECONDS:
-        raise InvalidArgument(f"{seconds!r:.60} is no number of seconds")
+        raise InvalidArgument(f"seconds must be a number from 0 to {MOST_SECONDS:,.0f}, got {seconds!r:.60}")
     return clock.now_us() + int(seconds * 1e6)

@@ -1,4 +1,4 @@
-"""A wait inside this process. Relies on `everstep.clock`, so that tests can make it pass."""
+"""A wait inside this process. Relies on `everstep.clock`, so that tests can fast-forward it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from everstep.clock import clock
 
 
 class Wait:
-    """Is over when so many seconds have passed, by the clock or in fact. A clock that a test has stopped does not make it longer."""
+    """A wait of so many seconds, by the clock or in real time, whichever ends first: a stopped test clock does not make it longer."""
 
     __slots__ = ("_due", "_until")
 

@@ -1,7 +1,7 @@
-"""Wakes the runs that wait for the end of another one: the caller of a child run, and runs that wait for one that was enqueued.
+"""Wakes the runs that wait for another one to end: the caller of a child run, and runs that wait for an enqueued one.
 
-Called after the end is recorded. A letter wakes a run that waits; one that comes too early or twice does no harm, because the run looks
-again. A crash before the letter is made up for by the caller: it looks by itself from time to time (see `awaiting`).
+Called after the end is recorded. A message wakes a waiting run; an early or repeated one is harmless, because the run checks again. If the
+process dies before it sends the message, the waiting run still checks by itself from time to time (see `awaiting`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from everstep.errors import EverstepError
 from everstep.records import CHILD, Letter, RunRow, Status
 
 WAITER = "waiter:"
-_AWAKE = (Status.WAITING, Status.RUNNING)  # one that runs may be about to wait
+_AWAKE = (Status.WAITING, Status.RUNNING)  # a running one may be about to wait
 
 
-def tell(backend: Backend, framer: Framer, row: RunRow, caller: bool = True) -> None:
-    """Wake all that wait for a run which has ended."""
-    with suppress(EverstepError):  # best effort: the run itself has ended, and that is what counts
+def wake_waiters(backend: Backend, framer: Framer, row: RunRow, caller: bool = True) -> None:
+    """Wake all runs that wait for a run which has ended."""
+    with suppress(EverstepError):  # best effort: the end of the run itself is recorded
         names = [letter.name.removeprefix(WAITER) for letter in backend.letters(row.id) if letter.name.startswith(WAITER)]
         if caller and row.parent is not None and row.parent_number == CHILD:
             names.append(row.parent)
@@ -36,7 +36,7 @@ def _wake(backend: Backend, framer: Framer, ended: str, waiter: str) -> None:
         backend.post(Letter.make(found.key, f"child:{ended}", now, now, framer.wrap(encode(None)), backend.seal), found.id)
 
 
-def ask_to_be_told(backend: Backend, framer: Framer, waiter: RunRow, row: RunRow) -> None:
-    """Have `waiter` woken when the run of `row` ends. Asked twice, it counts once."""
+def request_wakeup(backend: Backend, framer: Framer, waiter: RunRow, row: RunRow) -> None:
+    """Wake `waiter` when the run of `row` ends. Asking twice is harmless."""
     now = clock.now_us()
     backend.post(Letter.make(row.key, f"{WAITER}{waiter.id}", None, now, framer.wrap(encode(None)), backend.seal), row.id)

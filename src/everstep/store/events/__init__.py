@@ -1,1 +1,1 @@
-"""The events of a store, in the order in which they were committed."""
+"""The events of a store, in commit order."""

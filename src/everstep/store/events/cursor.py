@@ -1,10 +1,10 @@
-"""Where a reader of events goes on: a position, and which event it saw last, so that a store with another history is noticed. No I/O but reads.
+"""The cursor of a reader of events: a position and the last event seen, which reveals a store with another history. Only reads.
 
-A number alone cannot tell: after a restore from an older backup, new events get positions that the reader has passed. As text a cursor is
+A position alone is not enough: after a restore from an older backup, new events get positions that the reader has passed. As text a cursor is
 
-    position:anchor:seq:key:digest:run      the last event seen: its position, its place in its run, the run's key (hex), 8 bytes of its digest (hex), its run
+    position:anchor:seq:key:digest:run      the last event seen: its position, its seq in its run, the run's key (hex), 8 bytes of its digest (hex), its run
 
-or only the position, where nothing is known of the last event. Cursors from before, which were only positions, are read as such.
+or only the position if the last event is unknown. Older cursors, which were only positions, are read as such.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIX = 8
 _PARTS = 6
 _STONES = 500
 REMEMBERED_DAYS = 7
-"""How long a store remembers the keys of deleted runs. A cursor whose last event is of a run that was deleted before that is refused."""
+"""How long a store remembers the keys of deleted runs. A cursor is refused if the run of its last event was deleted before that."""
 
 
 class Anchor(NamedTuple):
@@ -33,7 +33,7 @@ class Anchor(NamedTuple):
 
 
 class Cursor(int):
-    """A position that remembers the event before it. `str(cursor)` is what a reader keeps."""
+    """A position that remembers the event before it. `str(cursor)` is the text to keep."""
 
     anchor: Anchor | None = None
 
@@ -45,7 +45,7 @@ class Cursor(int):
 
     @classmethod
     def parse(cls, given: Any) -> Cursor:
-        """A cursor from a page, from its text, or from a bare position."""
+        """Make a cursor from that of a page, from its text, or from a bare position."""
         if isinstance(given, Cursor):
             return given
         parts = given.split(":", _PARTS - 1) if isinstance(given, str) else [given]
@@ -75,7 +75,7 @@ def _count(value: int | str) -> int:
 
 
 def anchored(backend: Backend, position: int, newest: tuple[int, Record] | None, before: Cursor) -> Cursor:
-    """The cursor of a page that ends at a position; `newest` is its last event, `before` where it began."""
+    """Return the cursor of a page that ends at a position; `newest` is its last event, `before` where it began."""
     if newest is None:
         return Cursor.at(position, before.anchor)
     at, record = newest
@@ -85,7 +85,7 @@ def anchored(backend: Backend, position: int, newest: tuple[int, Record] | None,
 
 
 def checked(backend: Backend, cursor: Cursor, end: int) -> Cursor:
-    """The cursor, if this store has the history that it belongs to. Without its anchor, where that was deleted since."""
+    """Return the cursor if this store has the history that it belongs to; without its anchor if that was deleted since."""
     if cursor > end:
         raise _changed(cursor, f"the newest event has position {end}")
     anchor = cursor.anchor
@@ -95,14 +95,14 @@ def checked(backend: Backend, cursor: Cursor, end: int) -> Cursor:
     if found and found[0][0] == anchor.position:
         record = found[0][1]
         if record.digest[:_PREFIX].hex() != anchor.digest:
-            raise _changed(cursor, f"position {anchor.position} has record {record.seq} of run {record.run!r} now, another than before")
+            raise _changed(cursor, f"position {anchor.position} now has a different record: {record.seq} of run {record.run!r}")
         return cursor
     row = backend.run(anchor.run)
     if row is not None and row.key.hex() == anchor.key:
         digest = backend.digests(anchor.run, [anchor.seq]).get(anchor.seq, b"")
         if digest[:_PREFIX].hex() != anchor.digest:
-            raise _changed(cursor, f"record {anchor.seq} of run {anchor.run!r} is not the one that the reader saw")
-        return cursor  # repair gave it another position, behind all former ones
+            raise _changed(cursor, f"record {anchor.seq} of run {anchor.run!r} differs from the one that the reader saw")
+        return cursor  # repair gave it another position, after all former ones
     if not _was_deleted(backend, anchor.key):
         raise _changed(
             cursor,

@@ -1,7 +1,6 @@
-"""What happened, as others see it: every record of a journal is an event. No I/O.
+"""Events as readers see them: every record of a journal is an event. No I/O.
 
-An event that was read from a store has a position: its place in the order in which the store committed. One that
-only hooks of this process see has none.
+An event that was read from a store has a position in the commit order of the store. One that only hooks of this process see has none.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from everstep.fields import Shape, field
 
 
 class Event(Shape, frozen=True):
-    """Something that happened to a run. `replayed` marks one that is published once more."""
+    """Something that happened to a run. `replayed` marks an event that is published again."""
 
     name: str
     run: str
@@ -23,4 +22,4 @@ class Event(Shape, frozen=True):
     seq: int | None = None
     replayed: bool = False
     attempt: int | None = None
-    """Which attempt at the run it belongs to, counted by the leases that were taken; None if it is not read from the journal."""
+    """The attempt of the run that it belongs to, counted by leases; None if it was not read from the journal."""

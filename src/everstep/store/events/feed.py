@@ -1,6 +1,6 @@
-"""The store's events, in the order in which they were committed: every record of every journal, in words.
+"""The store's events, in commit order: every record of every journal, as readable data.
 
-Relies on the backend's feed. A record that was pruned still happened: its event has no data.
+Relies on the backend's feed. A pruned record still gives an event, without data.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from everstep.store.journal.entries import ENTRY_KINDS, AnswerEntry, EventEntry,
 from everstep.store.journal.results import show_input
 from everstep.store.load import checked
 from everstep.store.query import MOST_PLACE
+from everstep.store.refs import verified
 from everstep.store.views import Page, from_meta, header_of, when
 
 
 def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -> Page[Event]:
-    """Events beyond a position. Of one run, positions are the places in its own journal."""
+    """Return events after a position. For one run, positions are its record numbers."""
     if type(limit) is not int or not 1 <= limit <= MOST_PLACE:
         raise InvalidArgument(f"limit must be an integer from 1 to {MOST_PLACE:,}, got {limit!r:.60}")
     cursor = Cursor.parse(after)
@@ -45,14 +46,17 @@ def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -
 
 
 def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event]:
-    """Events whose records match their digests."""
+    """Yield events whose records match their digests."""
     known: dict[tuple[str, int], bytes] = {}
+    proved: set[str] = set()
     rows = {run: backend.run(run) for run in dict.fromkeys(record.run for _, record in found)}
     for position, record in found:
         row = rows[record.run]
         if row is None:
-            continue  # it was deleted meanwhile
+            continue  # the run was deleted meanwhile
         before = known.get((record.run, record.seq - 1)) or _digest_before(backend, record)
+        if record.run not in proved:  # the chain does not have the run's id: only its row proves whose records these are
+            proved.add(verified(row, backend.seal).id)
         fault = record_fault(before, record, row.key, backend.seal)
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)
@@ -66,7 +70,7 @@ def _digest_before(backend: Backend, record: Record) -> bytes:
 
 
 def event_of(position: int | None, record: Record, replayed: bool = False) -> Event:
-    """A record in words."""
+    """Convert a record to an event."""
     name, data = _words(record)
     return Event(name, record.run, when(record.at), data, position, record.seq, replayed, record.epoch)
 
@@ -100,7 +104,7 @@ def _status(record: Record) -> tuple[str, dict[str, Any]]:
 
 
 def _entry(record: Record) -> tuple[str, dict[str, Any]]:
-    if record.kind not in ENTRY_KINDS:  # a kind that this program does not know
+    if record.kind not in ENTRY_KINDS:  # a kind that this version does not know
         return record.kind, {}
     entry, address = open_entry(record), record.note
     match entry:

@@ -1,1 +1,1 @@
-"""What the records of a run's journal say: steps, gates, timers, values and errors."""
+"""The contents of a run's journal: steps, gates, timers, values and errors."""

@@ -1,7 +1,8 @@
-"""Values that errors carry and that cannot be stored as they are: responses, requests, headers, and what is left of anything else.
+"""Values that errors carry and that cannot be stored as they are: responses, requests, headers, and placeholders for anything else.
 
-Each known kind becomes a few plain fields and comes back as its own class, if the reading program has imported the library. Libraries are looked up
-in `sys.modules` and never imported. Credentials are left out: request headers, cookies, passwords in URLs. No I/O: a body is kept only if it was read.
+Each known kind becomes a few plain fields and comes back as its own class, if the reading program has imported the library. Libraries are
+looked up in `sys.modules` and never imported. Credentials are left out: request headers, cookies, passwords in URLs. No I/O: a body is kept
+only if it was read.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 Fields = dict[str, Any]
 Taken = tuple[str, Fields, list[str]]
 MAX_CONTENT = 64 * 1024
-# Headers that hold credentials, and headers that say how the body was packed, which is kept unpacked.
+# Headers with credentials, and headers about the encoding of the body, which is kept decoded.
 _NOT_KEPT = frozenset({"set-cookie", "set-cookie2", "content-encoding", "transfer-encoding", "content-length"})
 VALIDATION = "pydantic_core._pydantic_core.ValidationError"
 
 
 class NotKept:
-    """The place of a value that could not be stored. Any use but showing it raises an error that says so."""
+    """A placeholder for a value that could not be stored. Any use except showing it raises an error that says so."""
 
     def __init__(self, what: str, type_name: str, text: str | None = None):
         self._what, self._type_name, self._text = what, type_name, text
@@ -49,7 +50,7 @@ def not_kept(fields: Fields) -> NotKept:
 
 
 def take(value: Any) -> Taken | None:
-    """The kind of a known value, its fields, and the names of the parts that are left out. None: it is not known."""
+    """Return the kind of a known value, its fields, and the names of the parts that are left out; None for an unknown one."""
     for cls in type(value).__mro__:
         found = _TAKERS.get((cls.__module__.partition(".")[0], cls.__name__))
         if found is not None:
@@ -58,7 +59,7 @@ def take(value: Any) -> Taken | None:
 
 
 def make(kind: str, fields: Fields) -> Any:
-    """The value of a known kind. Raises any error if the fields are wrong, LookupError if the library is not imported."""
+    """Return the value of a known kind. Raises any error if the fields are wrong, LookupError if the library is not imported."""
     library, _, name = kind.partition(".")
     return _MAKERS[library, name](sys.modules[_MODULES[library]], fields)
 
@@ -104,7 +105,7 @@ def _make_httpx_response(library: Any, fields: Fields) -> Any:
     if "content" in fields:
         response.headers.pop("content-length", None)
     else:
-        vars(response).pop("_content", None)  # reading it is the library's own error, not an empty body
+        vars(response).pop("_content", None)  # reading it raises the library's own error instead of returning an empty body
     return response
 
 
@@ -183,7 +184,7 @@ _MAKERS: dict[tuple[str, str], Callable[[Any, Fields], Any]] = {
 
 
 def take_validation(error: Any) -> Fields:
-    """What a pydantic ValidationError is made of. An error type of the program's own is taken apart, too."""
+    """Return the parts of a pydantic ValidationError. The program's own error types are taken apart, too."""
     _, (title, lines, input_type, hide_input) = error.__reduce__()
     return {"title": title, "lines": [_line(line) for line in lines], "input_type": input_type, "hide_input": hide_input}
 
@@ -197,7 +198,7 @@ def _line(line: Fields) -> Fields:
 
 
 def make_validation(cls: Any, fields: Fields) -> Any:
-    """The ValidationError of these fields, by the library's own way to unpickle one. It validates nothing."""
+    """Make a ValidationError of these fields, in the library's own way of unpickling. It validates nothing."""
     custom = sys.modules["pydantic_core"].PydanticCustomError
     lines = [dict(line) for line in fields["lines"]]
     for line in lines:
@@ -209,7 +210,7 @@ def make_validation(cls: Any, fields: Fields) -> Any:
 
 
 def _named_as_before(lost: NotKept) -> NotKept:
-    """Pydantic shows the name of the class of an input in its text."""
+    """Return a value of a class with the recorded name: pydantic shows the class name of an input in its text."""
     taken = lost.taken()
     cls: type[NotKept] = type(str(taken["type"]).rpartition(".")[2], (NotKept,), {})
     return cls(taken["what"], taken["type"], taken["text"])

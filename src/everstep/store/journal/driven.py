@@ -1,8 +1,8 @@
-"""Which code drove a run: the version and the definition of its workflow, as the journal tells. Reads only.
+"""The code that ran a run: version and definition of its workflow, from the journal. Reads only.
 
-Every record that says `running` carries the version of the driver; one is written at the start and whenever another version takes over. A
-run that was started directly has its first driver in its first record. The first record of an enqueued run only tells who enqueued it,
-and that program may have other code than the workers.
+Every record with status `running` has the version of the process that ran it; one is written at the start and whenever another version
+takes over. A run that was started directly has its first version in its first record. The first record of an enqueued run only describes
+the process that enqueued it, whose code may differ from the workers'.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _JOURNAL = tuple(kind.value for kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind
 
 
 class Driven(NamedTuple):
-    """`version` is that of the newest driver that had one; `definition` is the code that the run began with. `ever`: it was driven at all."""
+    """`version` is the newest one that ran the run and is known; `definition` is the code that it began with. `ever`: whether it ran at
+    all.
+    """
 
     version: str | None
     definition: str | None
@@ -28,12 +30,12 @@ class Driven(NamedTuple):
 
 
 def driven(backend: Backend, row: RunRow, start: dict[str, Any]) -> Driven:
-    """What drove a run, given what its first record says."""
+    """Return the code that ran a run, given the content of its first record."""
     return driven_in(start, unproved(backend, row.id, 1, row.head_seq, (_STATUS,)))
 
 
 def driven_in(start: dict[str, Any], records: Iterable[Record]) -> Driven:
-    """The same, from records that were read; those that are no status are skipped."""
+    """Return the same from records that were read; those that are not a status are skipped."""
     enqueued = "task" in start
     version, definition = (None, None) if enqueued else (start.get("version"), start.get("definition"))
     ever = not enqueued
@@ -43,7 +45,7 @@ def driven_in(start: dict[str, Any], records: Iterable[Record]) -> Driven:
             continue
         if not ever:
             definition = said.get("definition", start.get("definition"))
-            version = start.get("version")  # an older Everstep did not record the driver: then the enqueuer stands for it
+            version = start.get("version")  # an older Everstep did not record this: use the version of the enqueuer
         version = said.get("version", version)
         ever = True
     return Driven(version, definition, ever)
@@ -59,10 +61,10 @@ def may_drive(found: Driven, begun: bool, version: str | None) -> bool:
 
     | run                                    | worker of v1 | worker of v2 | worker without a version |
     |----------------------------------------|--------------|--------------|--------------------------|
-    | never driven, whoever enqueued it      | yes          | yes          | yes                      |
-    | driven by v1, nothing recorded yet     | yes          | yes          | yes                      |
-    | driven by v1                           | yes          | no           | yes                      |
-    | driven by v2, or by v1 and then v2     | no           | yes          | yes                      |
-    | only driven by code without a version  | yes          | yes          | yes                      |
+    | never ran, enqueued by any version     | yes          | yes          | yes                      |
+    | run by v1, nothing recorded yet        | yes          | yes          | yes                      |
+    | run by v1                              | yes          | no           | yes                      |
+    | run by v2, or by v1 and then v2        | no           | yes          | yes                      |
+    | run only by code without a version     | yes          | yes          | yes                      |
     """
     return not begun or found.version is None or version is None or found.version == version

@@ -3,11 +3,11 @@
 The address of the step, gate or timer is in the record's note, so that a journal can be indexed without opening a body. A body is one
 MessagePack array with the fields of its class in their order:
 
-    step     StepEntry       one attempt of a step, or a value that was drawn
+    step     StepEntry       one attempt of a step, or a drawn value
     gate     GateEntry       a question
-    answer   AnswerEntry     what ended the wait at a gate
+    answer   AnswerEntry     the end of the wait at a gate
     timer    TimerEntry      a deadline
-    event    EventEntry      what the program emitted, and what the runtime did on its own
+    event    EventEntry      an event of the program, or of the runtime itself
 
 Start and status records hold a map instead; `said_in` reads it. Times are µs since 1970.
 """
@@ -28,20 +28,20 @@ SUCCEEDED, FAILED, RUNNING = "succeeded", "failed", "running"
 
 
 class StepFlags(TypedDict, total=False):
-    """What else is known of an attempt at a step."""
+    """Further data of an attempt at a step."""
 
     tried: int  # attempts of this round of retries
     next: int  # when the next attempt is due
     inner: list[str]  # the steps inside that failed it: the next attempt runs them again
-    value: bool  # a drawn value: time, chance
+    value: bool  # a drawn value: time or random
     cancelled: bool
     skipped: bool
-    why: str  # a step was skipped
-    again: bool  # never stored: `replay.forget` has the step run again
+    why: str  # why a step was skipped
+    again: bool  # never stored: `replay.forget` makes the step run again
 
 
 class StepEntry(NamedTuple):
-    """One attempt of a step. `input` is encoded if it is short and described in words otherwise: it is only shown, its digest counts."""
+    """One attempt of a step. `input` is encoded if it is short, otherwise described in words: it is only shown, its digest decides."""
 
     status: str
     attempt: int
@@ -73,9 +73,9 @@ class GateEntry(NamedTuple):
 
 
 class AnswerFlags(TypedDict, total=False):
-    expired: bool  # the deadline passed, and there is no default
+    expired: bool  # the deadline passed without a default
     cancelled: bool  # the program cancelled its wait
-    seconds: float  # how long it had waited then
+    seconds: float  # how long it had waited by then
 
 
 class AnswerEntry(NamedTuple):
@@ -100,11 +100,11 @@ class EventEntry(NamedTuple):
 
     @classmethod
     def of(cls, name: str, data: Mapping[str, Any], path: str = "state") -> EventEntry:
-        """An event with this data. `path` is what an error calls a value that cannot be stored."""
+        """Make an event with this data. `path` names a value that cannot be stored, for errors."""
         return cls(name, encode(data, path))
 
     def said(self) -> dict[str, Any]:
-        """The data; empty if a forged store has something else in its place."""
+        """Return the data; empty if a forged store has something else there."""
         found = decode(self.data)
         return found if isinstance(found, dict) else {}
 
@@ -114,12 +114,12 @@ E = TypeVar("E", bound=AnyEntry)
 
 
 def pack(entry: AnyEntry) -> bytes:
-    """The bytes of an entry, before they are framed."""
-    return packb([*entry])  # ormsgpack packs no named tuples
+    """Return the bytes of an entry, before they are framed."""
+    return packb([*entry])  # ormsgpack does not pack named tuples
 
 
 def open_entry(record: Record) -> AnyEntry:
-    """The entry in the body of a record. Raises `Damaged` if it is not one: a forged store can hold anything."""
+    """Return the entry in the body of a record. Raises `Damaged` if it is not one: a forged store can contain anything."""
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
@@ -129,11 +129,11 @@ def open_entry(record: Record) -> AnyEntry:
     cls, fits = _KINDS.get(record.kind, _UNKNOWN)
     if body.__class__ is not list or not fits(body):
         raise DamagedRecord(record.run, record.seq, "its body is not a journal entry")
-    return _new(cls, body)  # `_make` takes half a microsecond longer, at each step that is replayed
+    return _new(cls, body)  # `_make` takes half a microsecond longer, for each replayed step
 
 
 def open_as(record: Record, cls: type[E]) -> E:
-    """The entry in the body of a record that must be of this class."""
+    """Return the entry in the body of a record that must be of this class."""
     entry = open_entry(record)
     if not isinstance(entry, cls):
         raise DamagedRecord(record.run, record.seq, f"it must be a {cls.__name__}, got a {record.kind}")
@@ -141,7 +141,7 @@ def open_as(record: Record, cls: type[E]) -> E:
 
 
 def unpack_step(packed: bytes) -> StepEntry:
-    """The entry in the bytes of a step that come from elsewhere than a record."""
+    """Return the entry in the bytes of a step that do not come from a record."""
     try:
         body = unpackb(packed)
     except ValueError as error:
@@ -152,7 +152,7 @@ def unpack_step(packed: bytes) -> StepEntry:
 
 
 class Recorded(Generic[E]):
-    """The newest record about one address, opened when it is needed. `before` is the one that it took the place of."""
+    """The newest record about one address, opened when needed. `before` is the record that it replaced."""
 
     __slots__ = ("_entry", "attempts", "before", "record")
 
@@ -170,12 +170,12 @@ class Recorded(Generic[E]):
 
     @entry.setter
     def entry(self, entry: E) -> None:
-        """Change what later calls see; the store keeps the entry as it was recorded."""
+        """Change the entry that later calls see; the store keeps the recorded one."""
         self._entry = entry
 
 
 def said_in(record: Record) -> dict[str, Any]:
-    """What a status or start record says."""
+    """Return the content of a status or start record."""
     said = Decoder().decode(record.content()) if record.body is not None else {}
     if not isinstance(said, dict) or any(name in said and not fits(said[name]) for name, fits in _SAYS.items()):
         raise DamagedRecord(record.run, record.seq, f"its body is not a {record.kind}")
@@ -220,7 +220,7 @@ def _edits(value: Any) -> bool:
 
 
 def _is_step(body: list[Any]) -> bool:
-    """Runs for each step that is replayed: no calls."""
+    """Check a step without calling functions: this runs for each replayed step."""
     if len(body) != 13:
         return False
     status, attempt, digest, kept, form, result, error, started, ended, tokens, cost, worker, flags = body

@@ -1,4 +1,4 @@
-"""The classes that recorded errors come back as. Knows only those that this program has defined or imported; imports none."""
+"""The classes of recorded errors. Knows only classes that this program has defined or imported; imports none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def name_of_class(cls: type) -> str:
 
 
 class Classes:
-    """The exception classes that this program has defined or imported, by name: the one that its module holds, otherwise the newest."""
+    """The exception classes that this program has defined or imported, by name: the one in its module, otherwise the newest."""
 
     def __init__(self) -> None:
         self._others: dict[str, type[Exception]] | None = None
@@ -34,7 +34,7 @@ class Classes:
 
 
 def _in_module(name: str) -> type[Exception] | None:
-    """Looks only into the dicts of modules and classes: reading an attribute, even `__class__`, could import what the name says."""
+    """Find a class in the dicts of modules and classes only: reading an attribute, even `__class__`, could import what the name says."""
     parts = ("builtins." + name if "." not in name else name).split(".")
     for cut in range(len(parts) - 1, 0, -1):
         place: Any = sys.modules.get(".".join(parts[:cut]))
@@ -61,22 +61,22 @@ def _all_by_name() -> dict[str, type[Exception]]:
 
 
 class Told:
-    """Shows the recorded text of an error whose class would make it from parts that were not kept."""
+    """Shows the recorded text of an error whose class would build it from parts that were not kept."""
 
     __slots__ = ()
     text = "__everstep_text__"
 
     def __init_subclass__(cls) -> None:
-        """Keeps the `__init_subclass__` of the error's class from running."""
+        """Prevent the `__init_subclass__` of the error's class from running."""
 
     def __str__(self) -> str:
         return str(attributes_of(self)[Told.text])  # type: ignore[arg-type]
 
 
 def told(cls: type[Exception]) -> type[Exception]:
-    """A subclass that shows the recorded text. Raises TypeError where that would run code of a metaclass."""
+    """Return a subclass that shows the recorded text. Raises TypeError if that would run code of a metaclass."""
     if type(cls) is not type:
-        raise TypeError("a class of a metaclass")
+        raise TypeError("a class with a metaclass")
     for sub in type.__subclasses__(cls):
         if issubclass(sub, Told):
             return sub

@@ -16,9 +16,9 @@ DROPPED = "__everstep_dropped__"
 MAX_BYTES = 1024 * 1024  # of all parts of one error
 MAX_ERRORS = 1_000  # in one error: members of groups, causes, errors among the arguments
 MAX_DEPTH = 8  # of errors inside each other
-MAX_ITEMS = 1_000  # of a container that holds something that cannot be stored
+MAX_ITEMS = 1_000  # of a container with a part that cannot be stored
 MESSAGE, SHORT_MESSAGE = 2_000, 100
-PREFIX = "everstep:"  # of the names of values that stand for errors, responses and lost parts
+PREFIX = "everstep:"  # of the names of placeholders for errors, responses and lost parts
 Fields = dict[str, Any]
 CAUSE: Any = vars(BaseException)["__cause__"]
 SUPPRESS: Any = vars(BaseException)["__suppress_context__"]
@@ -31,10 +31,10 @@ class Keeper:
         self._clean = clean
         self._left = MAX_BYTES
         self._errors = MAX_ERRORS
-        self._open: list[int] = []  # the errors that this one is part of
+        self._open: list[int] = []  # the errors that contain this one
 
     def said(self, error: BaseException) -> Fields:
-        """The record of an error that stands anywhere: on top, as a cause, in a group, among arguments."""
+        """Return the record of an error at any position: on top, as a cause, in a group, among arguments."""
         self._errors -= 1
         self._open.append(id(error))
         said: Fields = {"type": shown_type(error), "message": self._cut(shown_message(error))}
@@ -75,12 +75,12 @@ class Keeper:
                 line["input"] = self._value(line.get("input"), "input", dropped, repr)
             kept["validation"] = self._value(lines, "errors", dropped)
         args = fields["args"]
-        shown = str if args is not None and len(args) == 1 else repr  # how its text shows it
+        shown = str if args is not None and len(args) == 1 else repr  # how the text of the error shows it
         kept["args"] = None if args is None else tuple(self._value(arg, f"args[{n}]", dropped, shown) for n, arg in enumerate(args))
         return kept
 
     def _value(self, value: Any, path: str, dropped: list[str], shown: Callable[[Any], str] | None = None, depth: int = 0) -> Any:
-        """The value, or what stands for it."""
+        """Return the value, or its placeholder."""
         if self._fits(value):
             return value
         if isinstance(value, BaseException) and (nested := self._nested(value)) is not None:

@@ -1,4 +1,4 @@
-"""Errors in the journal: what is kept of one, and how it comes back. Owns the format of a recorded error.
+"""Errors in the journal: how an error is recorded, and how it comes back. Owns the format of a recorded error.
 
     {type, message, traceback, fields, more}      fields (encoded): args, attributes, members; or `object` (encoded) if its class is registered
                                                   more (encoded): dropped, cause, suppress, notes
@@ -35,9 +35,9 @@ from everstep.store.journal.failure_parts import (
 
 
 def error_body(error: BaseException, clean: Callable[[str], str] = str) -> dict[str, Any]:
-    """What is kept of an error: enough to show it, and to put it together where its class is known.
+    """Return the record of an error: enough to show it, and to rebuild it if its class is known.
 
-    `clean` sees its texts before they are cut: a secret that is cut through would not be recognised.
+    `clean` gets its texts before they are cut: a secret that is cut in half would not be recognised.
     """
     import traceback
 
@@ -53,7 +53,7 @@ def error_body(error: BaseException, clean: Callable[[str], str] = str) -> dict[
 
 
 def rebuilt(error: dict[str, Any], address: str) -> BaseException:
-    """The recorded error as its own class, if this program has that class, otherwise `StepFailed`."""
+    """Return the recorded error as its own class, if this program has that class, otherwise as `StepFailed`."""
     said = {name: error.get(name) for name in ("type", "message", "traceback")}
     try:
         more = Decoder().decode(error["more"]) if "more" in error else {}
@@ -66,7 +66,7 @@ def rebuilt(error: dict[str, Any], address: str) -> BaseException:
 
 
 class _Maker:
-    """Puts one recorded error together, with all errors inside it."""
+    """Rebuilds one recorded error, with all errors inside it."""
 
     def __init__(self, address: str):
         self._address = address

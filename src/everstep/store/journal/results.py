@@ -1,7 +1,8 @@
-"""Results and inputs in the journal: how they are stored, loaded and shown. Relies on `snapshot` for large results; reads chunks, never records.
+"""Results and inputs in the journal: how they are stored, loaded and shown. Relies on `snapshot` for large results; reads chunks, never
+records.
 
-A result has a form: none, encoded in place, or the root of a tree of chunks. An input is kept whole if it is short and described in
-words otherwise: a person has to recognise it, and its digest is what counts.
+A result has a form: none, encoded in place, or the root of a tree of chunks. An input is kept whole if it is short, otherwise described in
+words: a person has to recognise it, and its digest decides.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class StoredResult(NamedTuple):
 
 
 def result_body(result: Any, path: str, wrap: Callable[[bytes], bytes]) -> StoredResult:
-    """Encode a result. `path` is what an error calls it."""
+    """Encode a result. `path` names it in errors."""
     if result is None:
         return StoredResult(NOTHING, None, [])
     data = encode(result, path)
@@ -60,13 +61,13 @@ def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) 
 
 
 def input_of(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The bytes that an input is known by."""
+    """Return the bytes that identify an input."""
     data = encode(list(args), f"{address}: args")
     return data + encode(dict(sorted(kwargs.items())), f"{address}: kwargs") if kwargs else data
 
 
 def preview(data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | str:
-    """What to keep of an input so that a person can tell it from another one."""
+    """Return the part of an input to keep so that a person can recognise it."""
     if len(data) <= SHORT_INPUT:
         return data
     shown = [_shape.repr(a) for a in args] + [f"{k}={_shape.repr(v)}" for k, v in kwargs.items()]
@@ -75,7 +76,7 @@ def preview(data: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes
 
 
 def show_input(kept: Any) -> str:
-    """An input in words."""
+    """Return an input in words."""
     if isinstance(kept, str):
         return kept
     if not isinstance(kept, bytes) or not kept:

@@ -1,4 +1,4 @@
-"""The recorded steps of a run, as they are listed. Reads the journal, proved by its chain; writes nothing."""
+"""The recorded steps of a run, for listings. Reads the journal, proved by its chain; writes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from everstep.store.views import when
 
 
 class Step(Shape, frozen=True):
-    """A recorded step, as it is listed."""
+    """A recorded step."""
 
     address: str
     status: str
@@ -43,18 +43,18 @@ class Step(Shape, frozen=True):
 
     @property
     def result(self) -> Any:
-        """What the step returned; read when it is asked for."""
+        """The result of the step; read on access."""
         return self._load()
 
 
 def name_of(address: str) -> str:
-    """The name in the last part of an address."""
+    """Return the name in the last part of an address."""
     last = address.rpartition("/")[2]
     return last.partition("@")[0] if "@" in last else last.rpartition("#")[0]
 
 
 def list_steps(backend: Backend, row: RunRow) -> list[Step]:
-    """Every recorded step of a run, in the order in which they ended, failed attempts too."""
+    """Return every recorded step of a run, in the order in which they ended, failed attempts too."""
     records = [r for r in checked_from(backend, row, 1) if r.kind == Kind.STEP and r.body is not None]
     return [as_step(backend, row, record) for record in records]
 

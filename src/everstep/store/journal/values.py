@@ -1,4 +1,4 @@
-"""What the bodies of journal entries hold: encoded values, and roots of trees of chunks. Relies on `entries` for their shapes. No I/O."""
+"""The contents of journal entries: encoded values, and roots of trees of chunks. Relies on `entries` for their shapes. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Contents = tuple[list[bytes], list[bytes]]
 
 
 def contents(record: Record) -> Contents:
-    """The encoded values in the body of a record that is neither checkpoint nor base, and the roots. Raises `Damaged` if it is none."""
+    """Return the encoded values and the roots in the body of a record that is neither checkpoint nor base. Raises `Damaged` if it is
+    invalid.
+    """
     kind = record.kind
     if kind in ENTRY_KINDS:
         return _in_entry(open_entry(record))
@@ -31,7 +33,7 @@ def contents(record: Record) -> Contents:
         said = said_in(record)
         results = [said[name] for name in ("input", "result") if name in said]
         return _sorted([*results, *(edit[1:] for edit in said.get("edits", ()) if edit)], said.get("error"))
-    if record.body is not None:  # a kind that this program does not know
+    if record.body is not None:  # a kind that this version does not know
         record.content()
     return [], []
 

@@ -1,1 +1,1 @@
-"""What to do with a damaged store: save what is provable into a new one, go back to what is good."""
+"""Recovery from damage: write a new good store, or go back to the newest good state."""

@@ -1,6 +1,6 @@
-"""Single flipped bits, found by trying them all: a digest says which one it was. What is found is as certain as what never was damaged.
+"""Correct single flipped bits by trying them all: the digest proves which one it was, so a correction is as certain as undamaged data.
 
-Pure, and bounded: things beyond a few kilobytes are not tried, and what all tries cost together is counted.
+Pure and bounded: values above a few kilobytes are not tried, and the total cost of all tries is limited.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from everstep.fields import replace
 from everstep.records import Record, Seal, chain, unkeyed
 
 _LONGEST = 16 * 1024
-_MOST_BYTES = 1 << 30  # of rows and records to hash in all: some seconds
-_MOST_FRAMES = 1 << 30  # of contents to unwrap and hash in all: about as long
-_LARGEST = 128 * 1024  # no chunk of ours holds more
+_MOST_BYTES = 1 << 30  # of rows and records to hash in total: some seconds
+_MOST_FRAMES = 1 << 30  # of contents to unwrap and hash in total: about as long
+_LARGEST = 128 * 1024  # no chunk that Everstep writes is larger
 _HEAD = 6  # version, flags and length of a frame
-_ABOUT = 300  # bytes that any try costs
+_ABOUT = 300  # cost of one try, in bytes
 _HEADER = ("kind", "epoch", "at", "number", "note", "tags", "meta", "own", "labels")
 
 
 class Checked(Protocol):
-    """What proves itself by a digest of its own."""
+    """A row with its own digest."""
 
     @property
     def key(self) -> bytes: ...
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Healer:
-    """Puts flipped bits right, as long as it may. `healed` counts what it has found."""
+    """Corrects flipped bits within its limits. `healed` counts the corrections."""
 
     def __init__(
         self, most: int = _MOST_BYTES, most_frames: int = _MOST_FRAMES, seal: Seal = unkeyed, framer: Framer | None = None
@@ -59,7 +59,7 @@ class Healer:
         return thing
 
     def row(self, thing: Any) -> Any | None:
-        """Anything with a digest and a check: as it was before one bit of it was flipped, or None."""
+        """Return a row as it was before one of its bits flipped, or None. Works for anything with a digest and a check."""
         digest = thing.digest(self.seal)
         if _one_bit_apart(digest, thing.check):
             return self._found(replace(thing, check=digest))
@@ -73,7 +73,7 @@ class Healer:
         return None
 
     def record(self, key: bytes, record: Record, before: bytes, digest: bytes) -> Record | None:
-        """A record of the run with a key that stands behind another and should have a digest."""
+        """Correct a record of the run with a key, given the digest of the record before it and its own."""
 
         def fits(other: Record) -> bool:
             return chain(before, key, other, self.seal) == digest
@@ -104,9 +104,9 @@ class Healer:
                 yield replace(record, **{name: value})
 
     def frame(self, frame: bytes, digest: bytes) -> bytes | None:
-        """A chunk."""
+        """Correct the frame of a chunk."""
         size = max(len(frame), int.from_bytes(frame[2:_HEAD]) if frame[1:2] != b"\0" else 0)
-        head = size > _LARGEST  # unless that is what is wrong, it is none of ours
+        head = size > _LARGEST  # too large for a chunk of ours, unless the length itself is damaged
         other: bytes
         for other in ((bits + frame[_HEAD:]) for bits in _variants(frame[:_HEAD])) if head else _variants(frame):
             self._frames_left -= _ABOUT + min(size, _LARGEST)
@@ -125,7 +125,7 @@ def _one_bit_apart(a: bytes, b: bytes) -> bool:
 
 
 def _variants(value: Any) -> Iterator[Any]:
-    """A value with each of its bits flipped in turn, as far as that gives a value of its type."""
+    """Yield a value with each of its bits flipped in turn, if the result is still a value of its type."""
     if isinstance(value, bytes):
         if len(value) <= _LONGEST:
             data = bytearray(value)

@@ -1,8 +1,8 @@
-"""Which of several candidates for each record of a run are the ones that were written: those that the chain proves. Pure.
+"""Choose among several candidates for each record of a run those that the chain proves. Pure.
 
-A record proves itself by its digest, given that of the record before it, and the digest may be known from elsewhere: from the record behind
-it, which was chained to it, or from the run row. So what stands behind a hole is proved as well as what stands before it, but for the first
-record behind it, whose predecessor's digest nobody knows; and a record whose own digest was damaged is proved by its successor.
+A record is proved by its digest, given the digest of the record before it. The digest may also be known from the record after it, which is
+chained to it, or from the run row. So records after a hole are proved as well as those before it, except the first one after the hole: the
+digest of its predecessor is unknown. A record whose own digest was damaged is proved by its successor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from everstep.records import ZERO, Record, Seal, chain
 
 
 class _Link(NamedTuple):
-    """A candidate with a digest that may stand before it, and what its own would be then."""
+    """A candidate with a possible digest of its predecessor, and the digest that it would have then."""
 
     record: Record
     before: bytes
@@ -26,9 +26,10 @@ Heal = Callable[[Record, bytes, bytes], Record | None]
 
 
 def prove(candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], key: bytes, seal: Seal, heal: Heal) -> dict[int, Record]:
-    """The proven records of the run with a key, by seq. `heads` are digests that are known for certain: that of the newest record, from the row.
+    """Return the proved records of the run with a key, by seq. `heads` are digests known for certain: that of the newest record, from the
+    row.
 
-    `heal` is asked for what a damaged record was, given the digest before it and its own.
+    `heal` corrects a damaged record, given the digest before it and its own.
     """
     digests: dict[int, dict[bytes, None]] = {0: {ZERO: None}, **{seq: {digest: None} for seq, digest in heads.items()}}
     links: dict[int, list[_Link]] = {}
@@ -37,13 +38,13 @@ def prove(candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes]
         here.update(dict.fromkeys(record.digest for record in candidates[seq]))
         whole = [record for record in candidates[seq] if not hollow(record)]
         links[seq] = [_link(record, before, key, seal) for record in whole for before in digests.get(seq - 1, ())]
-        if not any(link.digest == link.record.digest for link in links[seq]):  # its own digest may be what is damaged
+        if not any(link.digest == link.record.digest for link in links[seq]):  # its own digest may be damaged
             here.update(dict.fromkeys(link.digest for link in links[seq]))
     return _choose(links, heads, heal)
 
 
 def hollow(record: Record) -> bool:
-    """Whether a candidate has lost its body: it can be nothing but a hint."""
+    """Whether a candidate has lost its body, so that it is only a hint."""
     return record.body is None and record.body_digest == ZERO
 
 
@@ -52,9 +53,9 @@ def _link(record: Record, before: bytes, key: bytes, seal: Seal) -> _Link:
 
 
 def _choose(links: Mapping[int, Sequence[_Link]], heads: Mapping[int, bytes], heal: Heal) -> dict[int, Record]:
-    """From the end to the beginning: what stands behind a record says which one it is."""
+    """Choose from the end to the beginning: each record names the one before it."""
     out: dict[int, Record] = {}
-    known = dict(heads)  # which digest a record must have; heads win over what stands behind it
+    known = dict(heads)  # the digest that a record must have; heads override the record after it
     for seq in sorted({*links, *heads}, reverse=True):
         wanted = known.get(seq)
         here = links.get(seq, ())

@@ -1,7 +1,7 @@
-"""Finds one run in a damaged store: its row or what can stand for it, its records, and all that belongs to it. Relies on a wreck.
+"""Find one run in a damaged store: its row or a substitute, its records, and everything that belongs to it. Relies on a damaged store.
 
-Nothing is taken that doesn't prove itself. What is older than the store as it is now counts only for a run that the store as it is now
-still knows: otherwise a deleted run would come back.
+Only data that its digest proves is used. Data older than the current store counts only for a run that the current store still knows:
+otherwise a deleted run would come back.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status,
 from everstep.store.journal.entries import said_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.chain_evidence import prove
-from everstep.store.repair.reassemble import Remains
+from everstep.store.repair.reassemble import RecoveredRun
 from everstep.store.repair.report import Loss
 
 _LEASES = 1000
-_MOST_LOST, _MOST_TIMES = 10_000, 1000  # of a run that claims more records than this and so many times what is there, nothing is believed
+_MOST_LOST, _MOST_TIMES = 10_000, 1000  # reject a run that claims more records than 10,000 plus 1000 times those found
 
 
 T = TypeVar("T", bound=Checked)
 
 
 class Beside(Shape):
-    """What stands beside a run, proven but for whose it is."""
+    """The side rows of a run, proved except for which run they belong to."""
 
     tags: list[Tag]
     letters: list[Letter]
@@ -39,7 +39,7 @@ class Beside(Shape):
     bases: list[Base]
 
     def of(self, key: bytes) -> Beside:
-        """What is this run's own."""
+        """Select the side rows of the run with this key."""
         tags, letters = [tag for tag in self.tags if tag.key == key], [letter for letter in self.letters if letter.key == key]
         return Beside(tags, letters, [mark for mark in self.marks if mark.key == key], [base for base in self.bases if base.key == key])
 
@@ -48,31 +48,31 @@ class Beside(Shape):
 
 
 class Found(Shape):
-    """A run, and what of it stood in the manifest."""
+    """A run, and what the manifest counted of it."""
 
-    remains: Remains
+    recovered: RecoveredRun
     row: RunRow | None
-    """The row that was proven to be the newest."""
+    """The row, if it is proved to be the newest."""
     beside: Beside
 
     def checks(self) -> list[bytes]:
-        """What this run adds to the manifest, but for its tags."""
+        """Return what this run adds to the manifest, except its tags."""
         rows = [self.row.check] if self.row is not None else []
         return rows + [thing.check for thing in replace(self.beside, tags=[]).all()]
 
 
 class Finder(Shape):
-    """Finds runs. `deep`: look beyond what the engine finds from the start."""
+    """Finds runs. `deep`: also search beyond what the engine finds."""
 
     wreck: Wreck
     feed: Feed
     deep: bool
     healer: Healer
     _frames: dict[bytes, bytes | None] = field(default_factory=dict)
-    """What became of the damaged ones."""
+    """The corrected frames of damaged chunks."""
 
     def find(self, place: int) -> Found | None:
-        """The run at a place; None if there is none, or nothing of it can be proven."""
+        """Find the run at a position; None if there is none, or if nothing of it can be proved."""
         row, sure = self._row(place)
         if row is None and not (self.deep and self.wreck.alive(place)):
             return None
@@ -83,7 +83,7 @@ class Finder(Shape):
         return next((run for run in found if run is not None), None)
 
     def _row(self, place: int) -> tuple[RunRow | None, bool]:
-        """The newest row that proves itself, and whether it is the one that the store has now."""
+        """Return the newest row that its digest proves, and whether it is the current one of the store."""
         found = self.wreck.rows(place, self.deep)
         rows = [(row, live) for row, live in found if row.digest(self.healer.seal) == row.check]
         if not any(live for _, live in rows):
@@ -105,7 +105,7 @@ class Finder(Shape):
         )
 
     def _proven(self, things: Iterable[T], name: Callable[[T], object]) -> list[T]:
-        """Those that match their digests, one of each name."""
+        """Return the rows that match their digests, one of each name."""
         found: dict[object, T] = {}
         for thing in things:
             good = thing if thing.digest(self.healer.seal) == thing.check else self.healer.row(thing)
@@ -130,12 +130,12 @@ class Finder(Shape):
         counted = row.checkpoints if row is not None and last == row.head_seq else records[last].number if last in records else None
         beside = beside.of(made.key)
         hints = {seq: options[0].kind for seq, options in candidates.items() if seq not in records}
-        remains = Remains(
+        recovered = RecoveredRun(
             made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.letters),
             beside.marks[0] if beside.marks else None, list(beside.bases), self.wreck.tag_names(place) if self.deep else [], self.healer.seal,
         )  # fmt: skip
-        remains.losses += _losses(run, row, sure)
-        return Found(remains, row if sure else None, beside)
+        recovered.losses += _losses(run, row, sure)
+        return Found(recovered, row if sure else None, beside)
 
     def _holds(self, frame: bytes, digest: bytes) -> bool:
         try:
@@ -146,7 +146,7 @@ class Finder(Shape):
     def _proved(
         self, candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], row: RunRow | None, beside: Beside
     ) -> tuple[bytes, dict[int, Record]]:
-        """The key of a run, and the records that it proves. Where the row is lost, the first record or something beside the run tells the key."""
+        """Return the key of a run, and the records that it proves. If the row is lost, the first record or a side row gives the key."""
         keys = [row.key] if row is not None else [*_told_keys(candidates, self.healer.framer), *(thing.key for thing in beside.all())]
         best: tuple[bytes, dict[int, Record]] = (b"", {})
         for key in dict.fromkeys(keys):
@@ -158,7 +158,7 @@ class Finder(Shape):
         return best
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Frames of chunks, each with the content that its digest names."""
+        """Return frames of chunks whose content matches their digest."""
         found = {digest: self._frame(family, digest) for digest in digests}
         return {digest: frame for digest, frame in found.items() if frame is not None}
 
@@ -176,7 +176,7 @@ class Finder(Shape):
 
 
 def _told_keys(candidates: Mapping[int, Sequence[Record]], framer: Framer) -> Iterator[bytes]:
-    """What first records call the key of their run. Whether it is, the chain has to prove."""
+    """Yield the keys that first records give for their run. The chain has to confirm them."""
     for record in candidates.get(1, ()):
         with suppress(Damaged):
             key = said_in(record.opened_by(framer)).get("key")
@@ -185,7 +185,7 @@ def _told_keys(candidates: Mapping[int, Sequence[Record]], framer: Framer) -> It
 
 
 def _newer_row(row: RunRow | None, run: str, key: bytes, records: dict[int, Record]) -> RunRow:
-    """A row in the place of one that is lost. Its epoch is well beyond all that are known: leases that left no record may have raised it."""
+    """Make a row to replace a lost one. Its epoch is far above all known ones: leases without a record may have raised it."""
     epoch = max([r.epoch for r in records.values()] + ([row.epoch] if row is not None else []), default=0) + _LEASES
     newest = max((r.at for r in records.values()), default=0)
     if row is not None:
@@ -199,6 +199,6 @@ def _newer_row(row: RunRow | None, run: str, key: bytes, records: dict[int, Reco
 
 def _losses(run: str, row: RunRow | None, sure: bool) -> Iterable[Loss]:
     if row is None:
-        yield Loss(run, "row", "it is made anew from the records: session, tags, note and meta of the run are lost")
+        yield Loss(run, "row", "it was rebuilt from the records: session, tags, note and meta of the run are lost")
     elif not sure:
-        yield Loss(run, "row", "only an older one is left: what it says of session, tags, note and meta may be old")
+        yield Loss(run, "row", "only an older one was found: session, tags, note and meta may be outdated")

@@ -1,8 +1,8 @@
-"""One run, put together again from what is proven of it: its chain without holes, its row, and what stands beside them.
+"""Rebuild one run from its proved parts: its chain without holes, its row and its side rows.
 
-A hole is filled so that no number and no seq ever means something else than before: a lost checkpoint stays one, without its state; any
-other lost record becomes an event that says so. From the first hole on the chain is new. A run that may have lost steps or answers is
-left paused, so that it doesn't do again, unasked, what it had done. Relies on `states` for what can be loaded. No I/O but by what it is given.
+A hole is filled so that no number and no seq changes its meaning: a lost checkpoint stays a checkpoint without a state; any other lost
+record becomes an event that says so. The chain is new from the first hole on. A run that may have lost steps or answers is paused, so that
+it does not repeat finished work without being asked. Relies on `states` for which checkpoints load. No I/O except through its arguments.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _LOST = "lost"
 PAUSE = "pause"
 
 
-class Remains(Shape):
-    """What is known of one run. `row` is proven if `sure`, else an older one or put together; `last` is the seq of its newest record."""
+class RecoveredRun(Shape):
+    """The known parts of one run. `row` is proved if `sure`, otherwise older or rebuilt; `last` is the seq of its newest record."""
 
     row: RunRow
     sure: bool
     last: int
     checkpoints: int | None
-    """How many checkpoints there were; None if nobody knows."""
+    """The number of checkpoints; None if unknown."""
     ended: bool
-    """Whether it is proven that `last` is the newest record."""
+    """Whether `last` is proved to be the newest record."""
     records: dict[int, Record]
     hints: dict[int, str]
-    """What kind lost records may have been."""
+    """The likely kinds of lost records."""
     tags: list[Tag]
     letters: list[Letter]
     mark: Pruned | None
     bases: list[Base]
     tag_names: list[tuple[str, int]]
-    """What an index says about tags: enough to say which are lost."""
+    """The tags that an index names: enough to list lost ones."""
     seal: Seal
     losses: list[Loss] = field(default_factory=list)
     chain: list[Record] = field(default_factory=list)
@@ -61,8 +61,8 @@ class Remains(Shape):
     _lost_numbers: dict[int, str] = field(default_factory=dict)
     _lost_seqs: set[int] = field(default_factory=set)
 
-    def put_together(self, framer: Framer, fetch: Fetch) -> None:
-        """Make chain, row, tags and mark what the new store is to hold. Raises `Damaged` if the run makes no sense."""
+    def rebuild(self, framer: Framer, fetch: Fetch) -> None:
+        """Build chain, row, tags and mark for the new store. Raises `Damaged` if the run is inconsistent."""
         _refuse_bad_meta(self.row)
         reach = Reach(fetch, framer)
         self._journal(reach, framer)
@@ -78,12 +78,12 @@ class Remains(Shape):
         self._tags()
 
     def _journal(self, reach: Reach, framer: Framer) -> None:
-        """Let go of entries whose results are lost: they refer to chunks that are not there."""
+        """Drop entries whose results are lost: they refer to missing chunks."""
         for seq, record in list(self.records.items()):
             try:
                 self.needed |= reach.of(contents_of(record)) if record.kind != Kind.BASE else set()
             except Damaged as error:
-                reason = f"what it refers to is lost: {error.message}"
+                reason = f"data that it refers to is lost: {error.message}"
                 self.losses.append(Loss(self.row.id, record.kind, reason, seq=seq, name=record.note))
                 if record.kind == _START:
                     self.records[seq] = _without_input(record, self.row.key, framer, self.seal)
@@ -93,7 +93,7 @@ class Remains(Shape):
                 self._lost_seqs.add(seq)
 
     def _filled(self, framer: Framer) -> list[Record]:
-        """All records from the first to the newest, with something in the place of each that is lost."""
+        """Return all records from the first to the newest, with a substitute for each lost one."""
         out: list[Record] = []
         seq = 1
         while seq <= self.last:
@@ -107,7 +107,7 @@ class Remains(Shape):
             if 0 <= count <= end - seq:
                 out += self._fill(seq, end, count, out[-1] if out else None, framer)
                 seq = end
-            elif end in self.records:  # it cannot be what it says
+            elif end in self.records:  # its number contradicts the others
                 del self.records[end]
             else:
                 out += self._fill(seq, end, min(max(count, 0), end - seq), out[-1] if out else None, framer)
@@ -115,7 +115,7 @@ class Remains(Shape):
         return out
 
     def _checkpoints_before(self, end: int, number: int, most: int) -> int:
-        """How many checkpoints were lost in a hole that ends before a record. Beyond the last one each may have been one."""
+        """Count the checkpoints lost in a hole that ends before a record. At the end of the chain, each lost record may have been one."""
         following = self.records.get(end)
         if following is not None:
             return following.number - (following.kind == _CHECKPOINT) - number
@@ -123,7 +123,7 @@ class Remains(Shape):
 
     def _fill(self, first: int, end: int, count: int, before: Record | None, framer: Framer) -> list[Record]:
         following = self.records.get(end)
-        sure = end - 1 if following is not None and following.kind == Kind.BASE else 0  # a base stands right behind its checkpoint
+        sure = end - 1 if following is not None and following.kind == Kind.BASE else 0  # a base directly follows its checkpoint
         likely = sorted(range(max(first, 2), end), key=lambda seq: (seq != sure, self.hints.get(seq, _CHECKPOINT) != _CHECKPOINT, seq))
         chosen = set(likely[:count])
         number, epoch, at = (before.number, before.epoch, before.at) if before is not None else (0, 0, self.row.created_at)
@@ -134,13 +134,13 @@ class Remains(Shape):
         return out
 
     def _stand_in(self, seq: int, checkpoint: bool, number: int, epoch: int, at: int, framer: Framer) -> Record:
-        """What stands in the place of a record that is lost."""
-        known = seq in self._lost_seqs  # what it was, and why it is gone, was said already
+        """Make a substitute for a lost record."""
+        known = seq in self._lost_seqs  # this loss has been listed already
         reason = "its record is lost"
         if checkpoint:
             self._lost_numbers[number] = reason
-            # A loop must not go on from an older state unasked, so it stays one that it would go on from. The program of a workflow
-            # must not take it for a save of its own.
+            # A loop must not silently resume from an older state, so this stays a checkpoint that it would resume from. A workflow must
+            # not mistake it for one of its own saves.
             header = {"kind": "automatic", "trigger": _LOST} if self._is_workflow() else {"trigger": _LOST}
             note, salt = "lost: its state could not be repaired", os.urandom(SALT_BYTES)
             own = own_text(header)
@@ -164,7 +164,7 @@ class Remains(Shape):
         doubt = [f"{len(self._lost_seqs)} records of its journal are lost"] if self._lost_seqs else []
         if not self.ended:
             doubt.append("records at its end may be lost")
-            self.losses.append(Loss(row.id, "end", "nothing proves which record is its newest: later ones may be lost", seq=head.seq))
+            self.losses.append(Loss(row.id, "end", "its newest record is not proved: later ones may be lost", seq=head.seq))
         status, settled = self._status()
         row.status = status
         if doubt and not settled:
@@ -172,7 +172,7 @@ class Remains(Shape):
         self.row = row.sealed(self.seal)
 
     def _status(self) -> tuple[str, bool]:
-        """The status of the run, and whether what became of it is known: then nothing of it is done again."""
+        """Return the status of the run, and whether its outcome is known, so that no work is repeated."""
         newest = max((r.seq for r in self.chain if r.kind == _STATUS), default=0)
         said = said_in(self.chain[newest - 1]).get("status") if newest else None
         status = self.row.status if self.sure else said or Status.RUNNING.value
@@ -184,12 +184,12 @@ class Remains(Shape):
         return (Status.RUNNING.value if status == Status.SUCCEEDED else status), False
 
     def _paused(self, row: RunRow, reason: str, framer: Framer) -> RunRow:
-        """Leave the run as an operator's pause would: it goes on when somebody resumes it."""
+        """Pause the run as an operator would: it continues when someone resumes it."""
         self.paused = True
         reason = f"repaired: {reason}"
         if all(letter.name != PAUSE for letter in self.letters):
             self.letters.append(Letter.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason)), self.seal))
-        if row.status == Status.FAILED:  # it is not driven, and with the letter nobody wakes it
+        if row.status == Status.FAILED:  # no process runs it, and the message keeps it from being woken up
             return row
         more = Chain(framer, row, row, self.seal)
         if row.worker is not None or not self.sure:
@@ -200,7 +200,7 @@ class Remains(Shape):
         return commit.run
 
     def _tags(self) -> None:
-        """Those that prove themselves, and those that stand in the records."""
+        """Collect the tags that their digests prove, and those in the records."""
         row = self.row
         found = {(tag.name, tag.number): tag for tag in self.tags if 1 <= tag.number <= row.checkpoints}
         for record in self.chain:
@@ -216,18 +216,18 @@ def _refuse_bad_meta(row: RunRow) -> None:
     try:
         from_meta(row.meta)
     except (ValueError, AttributeError, TypeError) as error:
-        raise Damaged(f"the meta of run {row.id!r} is no JSON object") from error
+        raise Damaged(f"the meta of run {row.id!r} is not a JSON object") from error
 
 
 def _without_input(record: Record, key: bytes, framer: Framer, seal: Seal) -> Record:
-    """A first record without what it referred to."""
+    """Return a first record without its input."""
     said = {name: value for name, value in said_in(record).items() if name not in ("input", "edits")}
     r = record
     return make_record(ZERO, r.run, key, r.seq, r.kind, r.epoch, r.at, r.number, framer.wrap(packb(said)), r.note, seal=seal)
 
 
 def _chained(records: list[Record], key: bytes, seal: Seal, framer: Framer) -> list[Record]:
-    """The records, each with its digest; those before the first one that was replaced keep theirs."""
+    """Return the records with their digests; those before the first substitute keep theirs."""
     out: list[Record] = []
     before = ZERO
     for r in records:

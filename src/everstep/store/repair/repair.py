@@ -1,8 +1,8 @@
-"""Repair: writes a new store with all that is provably good of a damaged one, and lists what is lost. Never changes the source.
+"""Repair: write a new store with all provably good data of a damaged one, and list the losses. Never changes the source.
 
-Relies on a wreck for candidates (what the engine still reads, and of SQLite also what lies in the pages of the file and its WAL) and takes nothing on
-trust: a run row by its check, a record by the chain, a chunk by its content, everything else by its own check. Runs keep their places, ids,
-numbers and epochs. The new store appears complete or not at all.
+Relies on a damaged store for candidates (everything that the engine still reads, and for SQLite also the contents of the pages of the file
+and its WAL). Every part must be proved: a run row by its check, a record by the chain, a chunk by its content, everything else by its own
+check. Runs keep their positions, ids, numbers and epochs. The new store appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Seal, Tombstone, fact_check, shift, unkeyed
-from everstep.store.queue_places import has_ended, task_in
+from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
 from everstep.store.repair.report import Loss, Repaired
 
-_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # what people have set, and what is noted of it
-_MOST_UNKNOWN = 10_000  # places in a row that nothing tells of: what comes after more than that is a damaged number
+_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # settings of users, and what is recorded about them
+_MOST_UNKNOWN = 10_000  # unknown positions in a row: a position after a larger gap is a damaged number
 
 
 def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Repaired:
-    """Write a new store at `target` with all that is provably good of the one at `source`, which is only read.
+    """Write a new store at `target` with all provably good data of the one at `source`, which is only read.
 
-    Works also where the source cannot be opened any more. What is lost stands in `.lost`; `str()` of it is for people.
+    Also works if the source cannot be opened any more. `.lost` lists the losses; `str()` of the result is for people.
     """
     return repair_sealed(source, target, unkeyed, Framer())
 
 
 def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framer) -> Repaired:
-    """The same of a store with a seal and a framer of its own; the new one gets the same."""
+    """Repair a store that has its own seal and framer; the new one gets the same."""
     builder = open_builder(target, seal)
     try:
         wreck = open_wreck(source, builder.private, seal)
@@ -46,8 +46,8 @@ def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str]
             wreck.close()
     except OSError as error:  # of the private copy
         raise StoreError(
-            f"{shown(source)} cannot be repaired now: the system reported {error}",
-            remedy="Check the disk of the target and its free space, and try again: the source is as it was.",
+            f"{shown(source)} cannot be repaired: the operating system reported {error}",
+            remedy="Check the target's disk and its free space, then try again. The source was not changed.",
         ) from error
     finally:
         builder.abandon()
@@ -78,14 +78,14 @@ class _Repair(Shape):
         self._forgotten = {place for name, value in facts.items() if name.startswith(PREFIX) for part in unpack(value) for place in part}
         places = _dense({*self.wreck.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
         finder = Finder(self.wreck, self.feed, deep, self.healer)
-        for place in reversed(places):  # newest first: of two runs with one id, the older one was deleted
+        for place in reversed(places):  # newest first: if two runs have the same id, the older one was deleted
             if place not in self.tombstones and place not in self._forgotten:
                 self._run(place, finder)
         if not self._heads and not self.tombstones and self.summary.total is None:
-            raise NotAStore(f"{self.out.source}: nothing of an Everstep store proves itself in it")
+            raise NotAStore(f"{self.out.source}: no provable part of an Everstep store was found in it")
         for name, value in facts.items():
             self._total = shift(self._total, (), [fact_check(name, value, self.healer.seal)])
-            if name.startswith(_KEPT):  # the others tell of the old store: when it was verified, when it was cleaned
+            if name.startswith(_KEPT):  # the others are about the old store: when it was verified or cleaned up
                 self.builder.fact(name, value)
         self._bury(max(places, default=0), deep)
         self._tell_of_the_store()
@@ -94,7 +94,7 @@ class _Repair(Shape):
         return self.out
 
     def _adds_up(self) -> bool:
-        """Whether all that the engine finds is what the manifest was made of: then no run, tag or letter is missing."""
+        """Whether everything that the engine finds matches the manifest: then no run, tag or message is missing."""
         total, wreck, seal = ZERO, self.wreck, self.healer.seal
         stones = wreck.tombstones(False)
         if self.summary.total is None or any(stone.digest(self.healer.seal) != stone.check for stone in stones):
@@ -117,41 +117,41 @@ class _Repair(Shape):
 
     def _run(self, place: int, finder: Finder) -> None:
         found = finder.find(place)
-        if found is None or found.remains.row.id in self._ids:
+        if found is None or found.recovered.row.id in self._ids:
             return
-        run, family = found.remains.row.id, found.remains.row.family
+        run, family = found.recovered.row.id, found.recovered.row.family
         try:
-            found.remains.put_together(self.healer.framer, lambda digests: finder.chunks(family, digests))
-        except Damaged as error:  # its digests fit, but it was never written by Everstep
-            self.out.lost.append(Loss(run, "run", f"it makes no sense: {error.message}"))
+            found.recovered.rebuild(self.healer.framer, lambda digests: finder.chunks(family, digests))
+        except Damaged as error:  # its digests match, but Everstep cannot have written it
+            self.out.lost.append(Loss(run, "run", f"it is inconsistent: {error.message}"))
             return
         self._write(place, found, finder)
         self._ids.add(run)
-        self._total = shift(self._total, (), [*found.checks(), *(tag.check for tag in found.remains.tags)])
+        self._total = shift(self._total, (), [*found.checks(), *(tag.check for tag in found.recovered.tags)])
 
     def _write(self, place: int, found: Found, finder: Finder) -> None:
-        remains = found.remains
-        task = None if has_ended(remains.chain) else task_in(remains.chain)
-        self.builder.run(place, remains.row, remains.chain, remains.tags, remains.letters, remains.mark, remains.bases, task)
+        recovered = found.recovered
+        task = None if has_ended(recovered.chain) else task_in(recovered.chain)
+        self.builder.run(place, recovered.row, recovered.chain, recovered.tags, recovered.letters, recovered.mark, recovered.bases, task)
         self._chunks(found, finder)
-        self._heads[place] = remains.row.head_seq
+        self._heads[place] = recovered.row.head_seq
         self.out.runs += 1
-        self.out.records += len(remains.chain)
-        self.out.checkpoints += len(remains.good)
-        self.out.paused += [remains.row.id] if remains.paused else []
-        self.out.lost += remains.losses
+        self.out.records += len(recovered.chain)
+        self.out.checkpoints += len(recovered.good)
+        self.out.paused += [recovered.row.id] if recovered.paused else []
+        self.out.lost += recovered.losses
 
     def _chunks(self, found: Found, finder: Finder) -> None:
-        remains = found.remains
-        written = self._written.setdefault(remains.row.family, set())
-        for digest in sorted(remains.needed - written):
-            frame = remains.made.get(digest) or finder.chunks(remains.row.family, [digest])[digest]
-            self.builder.chunk(remains.row.family, digest, frame)
+        recovered = found.recovered
+        written = self._written.setdefault(recovered.row.family, set())
+        for digest in sorted(recovered.needed - written):
+            frame = recovered.made.get(digest) or finder.chunks(recovered.row.family, [digest])[digest]
+            self.builder.chunk(recovered.row.family, digest, frame)
             self.out.chunks += 1
-        written |= remains.needed
+        written |= recovered.needed
 
     def _bury(self, last: int, deep: bool) -> None:
-        """Every place has a run, a tombstone or a fact that says that its run was deleted. Where neither is left, nobody knows what was there."""
+        """Give every position without a run a tombstone, unless a property lists it as deleted. If neither is left, the run is unknown."""
         for place in range(1, last + 1):
             if place in self._heads or place in self._forgotten:
                 continue
@@ -166,48 +166,48 @@ class _Repair(Shape):
     def _tell_of_a_run(self, place: int, deep: bool) -> None:
         names = [name for name in self.wreck.names(place) if name not in self._ids] if deep else []
         if names and self.wreck.alive(place):
-            self.out.lost.append(Loss(names[0], "run", "neither its row nor its first records can be proven", name=f"number {place}"))
+            self.out.lost.append(Loss(names[0], "run", "neither its row nor its first records can be proved", name=f"number {place}"))
         elif self.summary.buries:
-            self.out.lost.append(Loss(None, "run", "neither it nor its tombstone is left", name=f"number {place}"))
+            self.out.lost.append(Loss(None, "run", "neither the run nor its tombstone was found", name=f"number {place}"))
 
     def _entries(self) -> list[Entry]:
-        """The feed as it was, and what repair added; a new one if it cannot be proven or has records that are not there."""
+        """Return the old feed plus records that repair added; a new feed if it cannot be proved or contains missing records."""
         known = {place: last for place, last in self.feed.ends.items() if place in self._heads}
         if self.feed.entries is not None and known.keys() == self._heads.keys():
             return self.feed.entries + [(p, known[p] + 1, last - known[p]) for p, last in sorted(self._heads.items()) if last > known[p]]
-        reason = f"its order is lost: all records are fed anew, run by run, behind position {self.feed.end}"
+        reason = f"its order is lost: all records are listed again, run by run, after position {self.feed.end}"
         if self._heads:
             self.out.lost.append(Loss(None, "feed", reason))
-        # Positions are never used again: who has followed the old store sees everything once more, and misses nothing.
+        # Positions are never reused: a reader that followed the old store sees everything again and misses nothing.
         gone = [(0, 1, self.feed.end)] if self.feed.end else []
         return gone + [(place, 1, last) for place, last in sorted(self._heads.items())]
 
     def _tell_of_the_store(self) -> None:
         lost, told = self.out.lost, self.summary
         if told.unreadable:
-            lost.append(Loss(None, "bytes", f"the disk did not give {told.unreadable:,} bytes of the file"))
+            lost.append(Loss(None, "bytes", f"{told.unreadable:,} bytes of the file could not be read from the disk"))
         if told.behind:
             lost.append(
                 Loss(
                     None,
                     "writes",
-                    f"{told.behind} {'write that was seen on this machine is' if told.behind == 1 else 'writes that were seen on this machine are'} not in it",
+                    f"{told.behind} {'write that this machine has seen is' if told.behind == 1 else 'writes that this machine has seen are'} missing",
                 )
             )
         if told.total is None:
-            lost.append(Loss(None, "manifest", "it cannot be read: nobody can tell whether a run, tag or letter has vanished"))
+            lost.append(Loss(None, "manifest", "it cannot be read, so missing runs, tags or messages would not be noticed"))
         elif told.total != self._total:
             lost.append(
                 Loss(
                     None,
                     "manifest",
-                    "more stood in the store than was found: a tag, a letter, a retention, a schedule, the limits of a queue or a newer row of a run",
+                    "something was not found: a tag, a message, a retention, a schedule, the limits of a queue or a newer row of a run",
                 )
             )
 
 
 def _dense(places: set[int]) -> list[int]:
-    """The places in order, up to the first that is far beyond the one before."""
+    """Return the positions in order, up to the first large gap."""
     found: list[int] = []
     for place in sorted(places - {0}):
         if place - (found[-1] if found else 0) > _MOST_UNKNOWN:

@@ -1,4 +1,4 @@
-"""What a repair came to: what the new store holds, and everything that is lost. Plain data."""
+"""The result of a repair: the contents of the new store, and every loss. Plain data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _SHOWN = 50
 
 
 class Loss(Shape, frozen=True):
-    """One thing that could not be saved. `run` is None where it belongs to none, or nobody knows to which.
+    """One thing that could not be saved. `run` is None if it belongs to no run, or to an unknown one.
 
-    `what` is `run`, `checkpoint`, `note` (of a checkpoint whose state is there), `step` (also `gate`, `answer`, `timer`, `event`, `status`, `start`), `record` (nobody knows which kind it was), `end`,
-    `row`, `tag`, `feed`, `manifest`, `writes` or `bytes`; `number`, `seq` and `name` say which one.
+    `what` is `run`, `checkpoint`, `note` (of a checkpoint whose state was saved), `step` (also `gate`, `answer`, `timer`, `event`,
+    `status`, `start`), `record` (of unknown kind), `end`, `row`, `tag`, `feed`, `manifest`, `writes` or `bytes`; `number`, `seq` and `name`
+    identify it.
     """
 
     run: str | None
@@ -26,7 +27,7 @@ class Loss(Shape, frozen=True):
 
     @property
     def which(self) -> str:
-        """What it is, in words."""
+        """A text that names it."""
         if self.what in ("checkpoint", "note"):
             return f"{'' if self.what == 'checkpoint' else 'note of '}{self.run}@{self.number}"
         place = f" {self.name}" if self.name is not None else f" {self.seq}" if self.seq is not None else ""
@@ -37,19 +38,19 @@ class Loss(Shape, frozen=True):
 
 
 class Repaired(Shape):
-    """What a repair wrote, and what it could not. `ok`: nothing is lost."""
+    """The result of a repair: what was written and what was lost. `ok`: nothing was lost."""
 
     source: str
     target: str
     runs: int = 0
     records: int = 0
     checkpoints: int = 0
-    """Those whose state can be loaded."""
+    """The number of checkpoints whose state can be loaded."""
     chunks: int = 0
     healed: int = 0
-    """Flipped bits that were put right."""
+    """The number of flipped bits that were corrected."""
     paused: list[str] = field(default_factory=list)
-    """The runs that were left paused, because they would do again what they had done."""
+    """The runs that were paused, because they might repeat finished work."""
     lost: list[Loss] = field(default_factory=list)
 
     @property
@@ -58,10 +59,10 @@ class Repaired(Shape):
 
     def __str__(self) -> str:
         held = f"{self.runs} runs, {self.records} records, {self.checkpoints} checkpoints, {self.chunks} chunks"
-        held += f"; {self.healed} flipped bits put right" if self.healed else ""
+        held += f"; {self.healed} flipped bits corrected" if self.healed else ""
         lines = [f"repaired {self.source} into {self.target}: {held}"]
         if not self.lost:
-            return lines[0] + "; nothing is lost"
+            return lines[0] + "; nothing was lost"
         counts = Counter(loss.what for loss in self.lost)
         lines.append("lost: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
         shown = _together(self.lost)
@@ -70,7 +71,7 @@ class Repaired(Shape):
 
 
 def _together(losses: list[Loss]) -> list[str]:
-    """One line for neighbours that were lost for the same reason."""
+    """Return one line for neighbours that were lost for the same reason."""
     lines = []
     for (_, _, reason), group in groupby(losses, lambda loss: (loss.run, loss.what, loss.reason)):
         same = list(group)

@@ -1,8 +1,8 @@
-"""The newest state that is good, where the one that was asked for is damaged: goes back explicitly, and says what it passed over.
+"""Load the newest good state at or before a damaged checkpoint, and list the skipped checkpoints.
 
-Walks back from the checkpoint, record by record and past those that cannot be read, to the first base that is whole, and from there
-forward again as far as the deltas are good. A base that is damaged is no end: deltas before and behind it may say the same. Every
-record is proved by the one before it, as in `store.load`. Reads only, each record once.
+Walks back from the checkpoint, record by record and past unreadable ones, to the first undamaged base, and from there forward again as far
+as the deltas are good. A damaged base does not end the walk: the deltas before and after it may give the same state. Every record is proved
+by the one before it, as in `store.load`. Reads only, each record once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from everstep.store import load
 _AT_ONCE = 500
 _MOST_SKIPPED = 10_000
 _MOST_FAILURES = 5_000
-"""Where so many reads fail, it is not a checkpoint that is damaged but the store, and `repair` knows better ways through it."""
+"""If this many reads fail, the store is damaged rather than a checkpoint, and `repair` is the better tool."""
 _PRUNED = "its state was pruned"
 
 
 class Salvaged(Shape, frozen=True):
-    """A state, the checkpoint that it is of, and the newer ones that were passed over, newest first, each with the reason."""
+    """A state, its checkpoint, and the newer checkpoints that were skipped, newest first, each with the reason."""
 
     state: Any
     run: str
@@ -37,11 +37,11 @@ class Salvaged(Shape, frozen=True):
     skipped: list[tuple[int, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.run}@{self.number}", *(f"passed over {self.run}@{n}: {reason}" for n, reason in self.skipped)])
+        return "\n".join([f"{self.run}@{self.number}", *(f"skipped {self.run}@{n}: {reason}" for n, reason in self.skipped)])
 
 
 def salvage(backend: Backend, row: RunRow, number: int) -> Salvaged:
-    """The state of a checkpoint, or of the newest one before it that is good. Raises what `load` does if none is."""
+    """Return the state of a checkpoint, or of the newest good one before it. If there is none, raises what `load` raises."""
     try:
         return Salvaged(load.load(backend, row, number).revived(), row.id, number)
     except (Damaged, PrunedCheckpoint) as error:
@@ -53,7 +53,7 @@ def salvage(backend: Backend, row: RunRow, number: int) -> Salvaged:
 
 
 def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
-    """The newest checkpoint up to a number that `load` can load, if any."""
+    """Return the newest checkpoint up to a number that `load` can load, or None."""
     while number >= 1:
         found = _Walk(backend, row, number).back()
         if found is None:
@@ -74,15 +74,15 @@ def _loads(backend: Backend, row: RunRow, number: int) -> bool:
 
 
 class _Good(Shape):
-    """The newest good state, and what is known of those that are not."""
+    """The newest good state, and the faults of the newer ones."""
 
     run: str
     value: Any
     number: int
     source: int
-    """The number of the base that it was made from, 0 for none."""
+    """The number of the base that it was built from, 0 for none."""
     loadable: int
-    """The newest number that needs no way around a damaged base."""
+    """The newest number that a plain load reaches, without a way around a damaged base."""
     objects: bool
     faults: dict[int, str]
 
@@ -91,9 +91,9 @@ class _Good(Shape):
         if first > last:
             return []
         if last - first > _MOST_SKIPPED:
-            return [(last, message), (first, f"it and all up to {last} are damaged or gone")]
-        reasons = dict.fromkeys(range(first + 1, last + 1), f"it stands on {self.run}@{first}")
-        reasons[first] = message if first == last else "its record is damaged or gone"
+            return [(last, message), (first, f"it and all up to {last} are damaged or missing")]
+        reasons = dict.fromkeys(range(first + 1, last + 1), f"it depends on {self.run}@{first}")
+        reasons[first] = message if first == last else "its record is damaged or missing"
         return [(number, self.faults.get(number) or reasons[number]) for number in range(last, self.number, -1)]
 
 
@@ -114,7 +114,7 @@ class _Walk:
 
     def back(self) -> _Good | None:
         added = self._added()
-        with suppress(Damaged):  # without a mark that proves itself, nothing counts as pruned
+        with suppress(Damaged):  # without a valid mark, nothing counts as pruned
             self._mark = load.prune_mark(self._backend, self._row)
         for record in self._records():
             if record.number > self._last:
@@ -132,7 +132,7 @@ class _Walk:
         return self._forward(0, None)
 
     def _added(self) -> dict[int, bytes]:
-        """The bases that prune added, those that prove themselves."""
+        """Return the bases that prune added and whose digests match."""
         try:
             bases: list[Base] = self._backend.bases(self._row.id)
         except Damaged:
@@ -140,7 +140,7 @@ class _Walk:
         return {base.number: base.body for base in bases if base.digest(self._backend.seal) == base.check and base.key == self._row.key}
 
     def _records(self) -> Iterator[Record]:
-        """The records that prove themselves, newest first."""
+        """Yield the proved records, newest first."""
         last = self._there(self._row.head_seq)
         while last > 0:
             first = max(1, last - _AT_ONCE + 1)
@@ -160,7 +160,7 @@ class _Walk:
             last = first - 1
 
     def _there(self, last: int) -> int:
-        """The newest record at or before a place that is there: what a row says of its head may be a number and nothing more."""
+        """Return the seq of the newest existing record at or before `last`: the head in a damaged row may be any number."""
         if last < 1 or self._failures > _MOST_FAILURES:
             return 0
         try:
@@ -170,7 +170,7 @@ class _Walk:
         return found[-1].seq if found else 0
 
     def _readable(self, first: int, last: int) -> list[Record]:
-        """Records of a range; where one cannot be read, the others."""
+        """Return the records of a range, without those that cannot be read."""
         try:
             return self._backend.records(self._row.id, first, last)
         except Damaged:
@@ -182,13 +182,13 @@ class _Walk:
 
     def _fault(self, record: Record, before: Record | None) -> str | None:
         if before is None and record.seq > 1:
-            return "the record before it is damaged or gone, so nothing proves it"
+            return "the record before it is damaged or missing, so it cannot be proved"
         if record.seq == self._row.head_seq and record.digest != self._row.head_digest:
-            return "it is not the one that the run row names as its head"
+            return "it is not the one named as head in the run row"
         return record_fault(before.digest if before is not None else ZERO, record, self._row.key, self._backend.seal)
 
     def _forward(self, number: int, body: bytes | None) -> _Good | None:
-        """From a base, or from the beginning, as far as it goes."""
+        """Go forward from a base, or from the beginning, as far as possible."""
         try:
             value = self._loader.load(self._backend.framer.unwrap(body)) if body is not None else None
         except Damaged as error:
@@ -204,7 +204,7 @@ class _Walk:
                 break
             try:
                 value = apply(value, ops)
-            except Damaged as error:  # and half of it may have been applied
+            except Damaged as error:  # half of it may have been applied
                 self._faults[good + 1] = error.message
                 self._last = good
                 return self._forward(number, body)
@@ -221,16 +221,16 @@ class _Walk:
         return _Good(self._row.id, value, good, number, min(ahead, default=good + 1) - 1, objects, self._faults)
 
     def _has_state(self, number: int) -> bool:
-        """Whether a checkpoint was not pruned: the bytes of one that was may still be there, for others."""
+        """Whether a checkpoint was not pruned: the bytes of a pruned one may still be there for others."""
         return self._mark is None or self._mark.has_state(number)
 
     def _ops(self, record: Record | None) -> Any:
         if record is None:
-            raise Damaged("its record is damaged or gone")
+            raise Damaged("its record is damaged or missing")
         if record.body is None:
             raise Damaged(_PRUNED)
         content = self._backend.framer.unwrap(record.body)
         ops = self._decoder.decode(content) if content != NO_DELTA else None
         if not isinstance(ops, list):
-            raise Damaged("the base that it stands on is damaged or gone")
+            raise Damaged("the base that it depends on is damaged or missing")
         return ops

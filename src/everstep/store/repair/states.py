@@ -1,7 +1,7 @@
-"""Which checkpoints of a repaired run can be loaded; the others are marked as if they were pruned, and what is left of them stays.
+"""Determine which checkpoints of a repaired run can be loaded. The others are marked as pruned, and their remaining data is kept.
 
-Relies on a way to fetch chunks that are known to be good. A base that has lost a chunk is no loss where the deltas before it say the
-same: then a new one is added in its place. So every checkpoint either loads, or says that it cannot. Never guesses a state.
+Relies on a function that fetches chunks known to be good. If a base has lost a chunk but the deltas before it give the same state, a new
+base is added instead. So every checkpoint either loads or reports that it cannot. Never guesses a state.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from everstep.snapshot.saver import NO_DELTA, Saver
 from everstep.store.repair.report import Loss
 from everstep.store.retention.reachable import Reach
 
-_SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec
+_SHORT = 64  # a "no delta" frame is shorter than this, with any codec
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 
 
 class States(Shape):
-    """The checkpoints of one run. `row` needs to have its id and its key; `lost` says of numbers why their records are gone."""
+    """The checkpoints of one run. `row` must have its id and key; `lost` gives by number why records are missing."""
 
     row: RunRow
     records: list[Record]
@@ -38,15 +38,15 @@ class States(Shape):
     seal: Seal
     good: set[int] = field(default_factory=set)
     needed: set[bytes] = field(default_factory=set)
-    """The chunks that the bases reach."""
+    """The chunks that the bases refer to."""
     made: dict[bytes, bytes] = field(default_factory=dict)
-    """New chunks, of bases that had to be added."""
+    """New chunks of added bases."""
     losses: list[Loss] = field(default_factory=list)
     _why: dict[int, str] = field(default_factory=dict)
     _pruned: set[int] = field(default_factory=set)
 
     def settle(self, now: int, reach: Reach) -> None:
-        """Find out what can be loaded, let go of bases that have lost something, and mark what cannot be."""
+        """Find out which checkpoints can be loaded, drop damaged bases, and mark the rest as pruned."""
         mark = self.mark
         if mark is not None:  # an older version of a record may still have the body that was pruned
             self.records = [r if r.kind not in _STATE or mark.has_body(r.seq) else self._without(r) for r in self.records]
@@ -70,17 +70,17 @@ class States(Shape):
         self._mark(now)
 
     def _whole(self, body: bytes, number: int, reach: Reach) -> bool:
-        """Whether all chunks of a base are there."""
+        """Whether all chunks of a base are present."""
         try:
             digests = reach.of([self.framer.unwrap(body)])
         except Damaged as error:
-            self._why[number] = f"its base has lost something: {error.message}"
+            self._why[number] = f"its base is damaged: {error.message}"
             return False
         self.needed |= digests
         return True
 
     def _replace(self, record: Record, bases: dict[int, Base], broken: set[int]) -> bool:
-        """Add a base with the state that the deltas say, in the place of one that has lost something; False if they say none."""
+        """Add a base with the state that the deltas give, to replace a damaged one; return False if the deltas do not give it."""
         saver = Saver(self.framer.wrap)
         try:
             saver.begin(self._value(record.number, bases, broken))
@@ -94,7 +94,7 @@ class States(Shape):
         return True
 
     def _value(self, number: int, bases: dict[int, Base], broken: set[int]) -> Any:
-        """The state of a checkpoint that is known, from the newest base before it that is whole."""
+        """Return the state of a known checkpoint, from the newest undamaged base before it."""
         loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, self.framer.unwrap)
         sources = {r.number: r.body for r in self.records if r.kind == Kind.BASE and r.body is not None and r.seq not in broken}
         sources |= {base.number: base.body for base in bases.values()}
@@ -111,7 +111,7 @@ class States(Shape):
         return replace(record, body=None)
 
     def _mark(self, now: int) -> None:
-        """Say what is gone, so that it isn't taken for damage. What was pruned stays so, also where its bytes are still needed."""
+        """Mark missing states, so that they do not count as damage. Pruned checkpoints stay pruned, even if their bytes are still needed."""
         last, mark = max((record.number for record in self.records), default=0), self.mark
         pruned = {n for n in range(1, last + 1) if not mark.has_state(n)} if mark is not None else self._pruned - self.good
         self._list(last, pruned)
@@ -125,7 +125,7 @@ class States(Shape):
             self.mark = Pruned.make(self.row.key, ranges, mark.freed if mark is not None else 0, now, numbers, self.seal)
 
     def _list(self, last: int, pruned: set[int]) -> None:
-        """List what was there before."""
+        """List the lost checkpoints that were not pruned before."""
         fallen = 0
         for number in range(1, last + 1):
             own = self.lost.get(number) or self._why.get(number)
@@ -136,7 +136,7 @@ class States(Shape):
                 continue
             fallen = fallen if fallen and own is None else number
             if number not in pruned or number in self.lost:
-                reason = own or (f"it stands on {self.row.id}@{fallen}, which is lost" if fallen < number else "its state is gone")
+                reason = own or (f"it depends on {self.row.id}@{fallen}, which is lost" if fallen < number else "its state is lost")
                 self.losses.append(Loss(self.row.id, "checkpoint", reason, number))
 
 
@@ -150,6 +150,6 @@ def _has_delta(record: Record, framer: Framer) -> bool:
 
 
 def _runs_of(items: Sequence[Any], gone: Callable[[Any], bool], place: Callable[[Any], int]) -> tuple[tuple[int, int], ...]:
-    """The first and the last of each row of items that are gone."""
+    """Return the first and last of each series of items that are missing."""
     rows = [list(group) for is_gone, group in groupby(items, gone) if is_gone]
     return tuple((place(row[0]), place(row[-1])) for row in rows)

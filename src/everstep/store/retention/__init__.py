@@ -1,1 +1,1 @@
-"""Keeping a store small: what stays by which policy, pruning, gc, cleaning up."""
+"""Keeping a store small: retention policies, pruning, gc and clean-up."""

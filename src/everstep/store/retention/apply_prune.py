@@ -1,8 +1,8 @@
-"""Carries out the plan for one run: adds bases, then drops bodies slice by slice.
+"""Carry out the plan for one run: add bases, then drop bodies slice by slice.
 
-Relies on a backend's `prune`, which refuses a slice if somebody else pruned the run meanwhile. The first slice says of all checkpoints that go that
-they can't be loaded any more; from then on it doesn't matter where the work is broken off: the next plan finds what is left of
-them. Right before it, it looks whether a tag or a fork came since the plan was made: these may keep what the plan drops.
+Relies on a backend's `prune`, which refuses a slice if another process pruned the run meanwhile. The first slice marks all dropped
+checkpoints as pruned; after it, the work may stop anywhere, and the next plan finds the rest. Right before the first slice it checks for
+tags and forks made since the plan: these may keep a checkpoint that the plan drops.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from everstep.store.retention.plan import RunPlan, build
 from everstep.store.retention.run_survey import Body, Survey, labels_of
 from everstep.store.retention.throttle import Slices
 
-_MOST_BYTES = 1024 * 1024  # of bodies in one slice: giving back their pages takes time, too
+_MOST_BYTES = 1024 * 1024  # of bodies in one slice: freeing their pages takes time, too
 
 
 class Cutter:
-    """One plan on its way. `begun`: what goes can't be loaded any more; `freed`: the bytes that went by then."""
+    """A plan that is being carried out. `begun`: dropped checkpoints cannot be loaded any more; `freed`: the bytes freed so far."""
 
     def __init__(self, backend: Backend, framer: Framer, survey: Survey, plan: RunPlan, pace: Pace):
         self._backend = backend
@@ -42,7 +42,7 @@ class Cutter:
         self.freed = 0
 
     def all(self) -> None:
-        """Everything; raises `Conflict` if there has to be a new plan, `TimeOver` if there is no time for the rest."""
+        """Carry out the whole plan. Raises `Conflict` if a new plan is needed, `TimeOver` if the time ran out."""
         waiting = list(self._numbers())
         if not waiting and not self._plan.dropped:
             return
@@ -67,10 +67,10 @@ class Cutter:
     def _refuse_new_labels(self) -> None:
         found, going = self._survey, set(self._plan.dropped)
         if labels_of(self._backend, found.row).on(going) - found.labels.on(going):
-            raise Conflict(f"run {found.row.id!r} was tagged or forked meanwhile")
+            raise Conflict(f"run {found.row.id!r} was tagged or forked while it was pruned")
 
     def _numbers(self) -> Iterator[tuple[int, list[Body]]]:
-        """The checkpoints that have anything that goes, newest first, each with the bodies that it still has."""
+        """Yield the checkpoints with anything to drop, newest first, each with its remaining bodies."""
         for number, bodies in groupby(reversed(self._survey.bodies), lambda body: body.number):
             if number not in self._plan.stay:
                 there = [body for body in bodies if body.there]
@@ -95,7 +95,7 @@ class Cutter:
         self.freed += freed
 
     def _cut(self, ranges: Sequence[tuple[int, int]], numbers: Sequence[tuple[int, int]], freed: int, **what: Any) -> None:
-        """One transaction, with the mark that says what is gone by then."""
+        """Prune in one transaction, with the mark that lists everything dropped by then."""
         row, was = self._survey.row, self._mark
         now = Pruned.make(row.key, ranges, freed + (was.freed if was is not None else 0), clock.now_us(), numbers, self._backend.seal)
         self._backend.prune(Cut(row.id, was, now, **what))
@@ -103,28 +103,28 @@ class Cutter:
 
 
 def gone_bodies(bodies: list[Body], stay: set[int]) -> list[tuple[int, int]]:
-    """The seqs for the mark: from the first to the last of each row of bodies that are gone.
+    """Return the seq ranges for the mark: first and last of each series of dropped bodies.
 
-    Entries of the journal in between are covered, too, but are never pruned: one without a body is damaged, whatever the mark says.
+    Journal entries in between are covered, too, but are never pruned: an entry without a body is damaged, regardless of the mark.
     """
     rows = [list(group) for here, group in groupby(bodies, lambda body: body.number in stay) if not here]
     return [(row[0].seq, row[-1].seq) for row in rows]
 
 
 def gone_numbers(last: int, stay: set[int]) -> list[tuple[int, int]]:
-    """The checkpoints for the mark: all but those that stay, in ranges."""
+    """Return the checkpoints for the mark, in ranges: all except those in `stay`."""
     rows = [list(group) for here, group in groupby(range(1, last + 1), stay.__contains__) if not here]
     return [(row[0], row[-1]) for row in rows]
 
 
 def joined(before: Sequence[tuple[int, int]], after: Sequence[tuple[int, int]], place: int) -> list[tuple[int, int]]:
-    """The ranges of `after` from a place on, and those of `before` up to it."""
+    """Return the ranges of `before` below `place` and those of `after` from it on."""
     below = [(first, min(last, place - 1)) for first, last in before if first < place]
     return [*below, *((max(first, place), last) for first, last in after if last >= place)]
 
 
 def _slice(waiting: list[tuple[int, list[Body]]], at: int, size: int) -> list[tuple[int, list[Body]]]:
-    """As much as one slice takes."""
+    """Return as much as fits in one slice."""
     end, count, total = at, 0, 0
     while end < len(waiting) and count < size and total < _MOST_BYTES:
         bodies = waiting[end][1]

@@ -1,10 +1,10 @@
-"""Cleaning up: deletes runs that ended long enough ago, prunes the others, frees their chunks, and gives the space back. By policy, and by schedule.
+"""Clean-up: delete runs that ended long enough ago, prune the others, free their chunks and return the space. By policy and schedule.
 
-Relies on `policies` for what holds for a run, and on `prune` and `gc` for the work. When it was last done is a fact of the store, `cleanup.last`:
+Relies on `policies` for the retention of a run, and on `prune` and `gc` for the work. The last clean-up is recorded in the property `cleanup.last`:
 
     {"at": µs, "complete": bool, "deleted": runs, "dropped": checkpoints, "freed": bytes, "given_back": bytes, "problems": count}
 
-Never deletes a run that is open, that a fork begins at, that has a protected tag, or whose caller may still ask for it.
+Never deletes a run that is open, that has forks, that has a protected tag, or whose caller may still ask for its result.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from everstep.store.views import when
 
 Given = Retention | Mapping[str, Any] | None
 Schedule = Literal["manual", "on_open", "daily", "weekly", "monthly"]
-SCHEDULED_SECONDS = 5.0  # a program that opens its store doesn't wait longer than this; the next one goes on
+SCHEDULED_SECONDS = 5.0  # opening a store waits no longer than this; the next opening continues
 _LAST = "cleanup.last"
 _AT_ONCE = 500
 _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-%V", "monthly": "%Y-%m"}
 
 
 class Cleaned(Shape):
-    """What a clean-up did; of a dry run, what it would do. `complete` is False if the time was over before all was done."""
+    """The result of a clean-up; of a dry run, what it would do. `complete` is False if the time ran out."""
 
     deleted: list[Deleted] = field(default_factory=list)
     pruned: PrunePlan = field(default_factory=PrunePlan)
@@ -53,12 +53,12 @@ class Cleaned(Shape):
 
     @property
     def freed(self) -> int:
-        """Bytes of bodies and chunks that go, less those of bases that were added."""
+        """Bytes of deleted bodies and chunks, less those of added bases."""
         return sum(run.bytes for run in self.deleted) + self.pruned.freed - self.pruned.added + self.collected.freed
 
     @property
     def given_back(self) -> int:
-        """Bytes that the store gave back to the system."""
+        """Bytes that the store returned to the system."""
         return self.collected.given_back
 
     @property
@@ -66,12 +66,12 @@ class Cleaned(Shape):
         return [*self.pruned.problems, *self.collected.problems]
 
     def __str__(self) -> str:
-        runs = f"{len(self.deleted)} {'run' if len(self.deleted) == 1 else 'runs'} {'would go' if self.dry_run else 'went'}"
+        runs = f"{len(self.deleted)} {'run' if len(self.deleted) == 1 else 'runs'} {'would be deleted' if self.dry_run else 'deleted'}"
         return "\n".join([runs, *map(str, self.deleted), str(self.pruned), str(self.collected)])
 
 
 class Cleaner:
-    """Upkeep of one store. `default` is the policy that stands before the store's own; `protect` are tags beside those that always protect."""
+    """Upkeep of one store. `default` overrides the store's own policy; `protect` are tags in addition to those that always protect."""
 
     def __init__(self, backend: Backend, framer: Framer, default: Retention | None, protect: Iterable[str]):
         self._backend = backend
@@ -106,7 +106,7 @@ class Cleaner:
         return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
 
     def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[Sequence[RunRow]], set[bytes]]) -> Cleaned:
-        """All of it. `delete` removes runs and gives the keys of those that are gone."""
+        """Do a complete clean-up. `delete` removes runs and returns the keys of the deleted ones."""
         pace = Pace(None, seconds)
         policies = self._policies(given)
         out = Cleaned(dry_run=dry_run)
@@ -136,7 +136,7 @@ class Cleaner:
 
 
 def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
-    """Every run with its place, oldest first, proved. What is wrong with others is noted: nothing is done with them."""
+    """Return every valid run with its position, oldest first. Faults of the others are added to `problems`; these runs are left alone."""
     found: list[tuple[int, RunRow]] = []
     after, limit, last = 0, _AT_ONCE, backend.manifest().places
     while after <= last:
@@ -146,7 +146,7 @@ def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
             if limit == 1:
                 problems.append(error.message)
                 after += 1
-            limit = 1  # one row spoils its page: go up to it, and past it
+            limit = 1  # one bad row fails its whole page: read row by row up to it and past it
             continue
         for after, row in rows:
             if row.digest(backend.seal) == row.check:
@@ -175,21 +175,21 @@ def _said(out: Cleaned) -> str:
 
 def check_schedule(schedule: Schedule) -> Schedule:
     if schedule not in get_args(Schedule):
-        raise InvalidArgument(f"schedule={schedule!r:.60} is no schedule", remedy=f"Use {', '.join(get_args(Schedule))}.")
+        raise InvalidArgument(f"schedule must be one of {', '.join(get_args(Schedule))}, got {schedule!r:.60}")
     return schedule
 
 
 def last_time(backend: Backend) -> tuple[datetime, bool] | None:
-    """When it was cleaned up last, and whether to the end."""
+    """Return the time of the last clean-up, and whether it was complete."""
     try:
         said = json.loads(backend.fact(_LAST) or "null")
         return None if said is None else (when(said["at"]), bool(said["complete"]))
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
-        return None  # a label that cannot be read: it is done once more
+        return None  # an unreadable label: clean up again
 
 
 def is_due(backend: Backend, schedule: Schedule) -> bool:
-    """Whether a store that is opened now is to be cleaned up: once a day, week or month (UTC), and again if it did not come to an end."""
+    """Whether opening the store now should clean it up: once a day, week or month (UTC), and again if the last one was incomplete."""
     if schedule == "manual":
         return False
     last = last_time(backend)
@@ -200,7 +200,7 @@ def is_due(backend: Backend, schedule: Schedule) -> bool:
 
 
 def clean_if_due(backend: Backend, schedule: Schedule, clean: Callable[..., Cleaned]) -> None:
-    """What opening a store with a schedule does. Best effort: a store that cannot be cleaned up can still be used, and says what is wrong then."""
+    """Clean up when a store with a schedule is opened. A failure is only a warning: the store can still be used."""
     try:
         if is_due(backend, schedule):
             clean(seconds=SCHEDULED_SECONDS)

@@ -1,7 +1,7 @@
-"""Deletes runs that ended long enough ago, many in one transaction, in slices that are short enough for writers beside it.
+"""Delete runs that ended long enough ago, many per transaction, in slices short enough not to block writers.
 
-Relies on `policies` for what holds for a run. Never deletes a run that is open, that a fork begins at, that has a protected tag, or whose caller may
-still ask for it. A crash between two slices leaves a store that verifies: each slice is one transaction.
+Relies on `policies` for the retention of a run. Never deletes a run that is open, that has forks, that has a protected tag, or whose caller
+may still ask for its result. A crash between two slices leaves a valid store: each slice is one transaction.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from everstep.store.retention.throttle import Slices
 _OVER = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value})
 _LEAST, _MOST = 16, 512
 _POSITIONS = 2048
-_TRIMMED = "feed.trimmed"  # how many runs were deleted when the feed was trimmed last
+_TRIMMED = "feed.trimmed"  # the number of deleted runs when the feed was last trimmed
 _DAY_US = 86_400_000_000
 Delete = Callable[[Sequence[RunRow]], set[bytes]]
 
 
 class Deleted(Shape, frozen=True):
-    """A run that goes, with the bytes of all that was its own."""
+    """A deleted run, with the bytes of everything that belonged only to it."""
 
     run: str
     bytes: int
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.run} goes: {self.reason} ({self.bytes:,} bytes)"
+        return f"delete {self.run}: {self.reason} ({self.bytes:,} bytes)"
 
 
 class Deleter:
-    """Deletes runs of one store. Without `delete`, it only says which would go."""
+    """Deletes runs of one store. Without `delete`, it only lists those that would be deleted."""
 
     def __init__(self, backend: Backend, policies: Policies, protected: Collection[str], delete: Delete | None, pace: Pace):
         self._ahead, self._backend = ahead_of(backend)
@@ -59,7 +59,7 @@ class Deleter:
         self.gone: set[bytes] = set()
 
     def all(self, rows: Sequence[tuple[int, RunRow]]) -> list[Deleted]:
-        """Newest first, so that forks go before the runs that they were forked from."""
+        """Delete newest first, so that forks are deleted before the runs that they were forked from."""
         for _, row in rows:
             self._there[row.id] = row
             self._family[row.family] = self._family.get(row.family, 0) + 1
@@ -78,7 +78,7 @@ class Deleter:
     def _consider(self, row: RunRow) -> None:
         waiting = {one.id for one, _ in self._pending}
         if self._forks.get(row.id, set()) & waiting:
-            self._flush()  # whether the fork is gone decides about this one
+            self._flush()  # this run can be deleted only if its fork was
         reason = self._reason(row)
         if reason is None or self._forks.get(row.id) or self._wanted(row):
             return
@@ -87,14 +87,14 @@ class Deleter:
                 return
             weight = _weight(self._backend, row, self._family[row.family] == 1)
         except Damaged:
-            return  # more is said of it when it is to be pruned
+            return  # prune reports the damage
         self._pending.append((row, Deleted(row.id, weight, reason)))
         self._family[row.family] -= 1
         if len(self._pending) >= self._slices.size:
             self._flush()
 
     def _flush(self) -> None:
-        """Delete the runs that wait for it. One that somebody uses again, or that somebody else deleted, stays out of the result."""
+        """Delete the pending runs. A run that is in use again, or that another process deleted, is not in the result."""
         pending, self._pending = self._pending, []
         if not pending:
             return
@@ -112,7 +112,7 @@ class Deleter:
                 self._forks.get(row.parent, set()).discard(row.id)
 
     def _reason(self, row: RunRow) -> str | None:
-        """Why a run can go as a whole, as far as its row tells; or None."""
+        """Return why a run can be deleted, judged by its row; or None."""
         policy = self._policies.of(row)
         retention = Retention() if policy is None else policy.retention
         within = retention.within_us
@@ -120,32 +120,32 @@ class Deleter:
             return None
         if clock.now_us() - row.updated_at < within:
             return None
-        return f"it has {row.status} longer ago than keep_within={retention.keep_within}"
+        return f"{row.status} longer ago than keep_within={retention.keep_within}"
 
     def _protecting(self, row: RunRow) -> bool:
         tags = {*row.tags, *(tag for names in labels_of(self._backend, row).tags.values() for tag in names)}
         return bool(tags & self._protected)
 
     def _wanted(self, row: RunRow) -> bool:
-        """Whether a run was called by one that has not ended: when that is played back, it asks what came of this one."""
+        """Whether an unfinished run called this one: its replay asks for this run's result."""
         caller = self._there.get(row.parent) if row.parent is not None and row.parent_number == CHILD else None
         return caller is not None and caller.status not in _OVER
 
 
 def _weight(backend: Backend, row: RunRow, last: bool) -> int:
-    """The bytes that go with a run; with the last one of a family, all chunks of that."""
+    """Return the bytes that a deletion frees; for the last run of a family, including all its chunks."""
     bodies = sum(len(record.body or b"") for record in proved(backend, row)) + sum(len(base.body) for base in backend.bases(row.id))
     return bodies + (sum(backend.chunk_sizes(row.family).values()) if last else 0)
 
 
 def forget_deleted(backend: Backend, pace: Pace, problems: list[str]) -> None:
-    """Drop the feed entries of deleted runs, and the tombstones that are old enough. Where there are problems, they are evidence, and stay."""
+    """Drop the feed entries of deleted runs, and old tombstones. With problems, nothing is dropped: they are evidence."""
     if problems:
         return
     try:
         _forget_deleted(backend, pace)
     except Damaged as error:
-        problems.append(f"the entries of deleted runs stay in the feed: {error.message}")
+        problems.append(f"the entries of deleted runs were left in the feed: {error.message}")
 
 
 def _forget_deleted(backend: Backend, pace: Pace) -> None:
@@ -159,7 +159,7 @@ def _forget_deleted(backend: Backend, pace: Pace) -> None:
 
 
 def drop_tombstones(backend: Backend, pace: Pace) -> int:
-    """Drop old tombstones, a block at a time; gives how many. Their places are still known to be those of deleted runs."""
+    """Drop old tombstones, a block at a time; return their number. Their positions stay known as those of deleted runs."""
     before, place, gone = clock.now_us() - REMEMBERED_DAYS * _DAY_US, 0, 0
     while not pace.over and (found := backend.tombstones(place, 1)):
         block = block_of(found[0].place)
@@ -169,9 +169,9 @@ def drop_tombstones(backend: Backend, pace: Pace) -> int:
 
 
 def trim_feed(backend: Backend, pace: Pace) -> int:
-    """Drop the entries of deleted runs from the feed, bit by bit; gives how many. Positions stay as they are.
+    """Drop the entries of deleted runs from the feed, bit by bit; return their number. Positions do not change.
 
-    Only a backend whose feed is stored has a method `trim_feed(after, most)`, which gives how many entries went.
+    Only a backend with a stored feed has a method `trim_feed(after, most)`, which returns the number of dropped entries.
     """
     trim = getattr(backend, "trim_feed", None)
     if trim is None:

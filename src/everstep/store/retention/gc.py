@@ -1,10 +1,10 @@
-"""Frees the chunks that nothing refers to, family by family, while others write. Needs no lease and keeps nobody out.
+"""Free the chunks that nothing refers to, family by family, while others write. Needs no lease and blocks no other process.
 
-First the number of the newest write is taken, then everything that can refer to a chunk is followed; then those chunks go that were not met and
-are not newer than that number. What is committed meanwhile either brings its chunks along, which makes them newer, or relies on those
-of the newest base of its run, which was followed. A fork is made only while its parent is there, so that one that was made after the runs
-were listed is found when they are listed again. Where anything is damaged it is unknown what is referred to, and nothing of that family is freed;
-where a run itself has vanished, nothing at all.
+First, gc reads the number of the newest write and follows everything that can refer to a chunk. Then it removes the chunks that were not
+reached and are not newer than that number. A commit made meanwhile either brings its chunks along, which makes them newer, or relies on
+those of the newest base of its run, which was followed. A fork can be made only while its parent exists, so one that was made after the
+runs were listed is found when they are listed again. If anything in a family is damaged, its references are unknown and nothing of that
+family is freed; if a run itself is missing, nothing at all is freed.
 """
 
 from __future__ import annotations
@@ -27,30 +27,35 @@ _PAGE = 4096
 
 
 class Collected(Shape):
-    """What gc freed; of a dry run, what it would free. `complete` is False if the time was over before all was done."""
+    """The result of gc; of a dry run, what it would free. `complete` is False if the time ran out."""
 
     families: int = 0
     chunks: int = 0
-    """How many chunks were freed."""
+    """The number of freed chunks."""
     freed: int = 0
     """Their bytes."""
     kept: int = 0
-    """How many chunks are referred to."""
+    """The number of chunks that are referred to."""
     given_back: int = 0
-    """Bytes that the store gave back to the system; of a dry run, about how many it would."""
+    """Bytes returned to the system; of a dry run, an estimate."""
     problems: list[str] = field(default_factory=list)
     dry_run: bool = False
     complete: bool = True
 
     def __str__(self) -> str:
         what = f"{self.chunks} chunks of {self.families} families {'would be ' if self.dry_run else ''}freed, {self.freed:,} bytes"
-        rest = f"; about {self.given_back:,} bytes would be given back" if self.dry_run else f"; {self.given_back:,} bytes given back"
-        return "\n".join([f"{what}; {self.kept} chunks stay{rest}", *self.problems])
+        rest = (
+            f"; about {self.given_back:,} bytes would be returned to the system"
+            if self.dry_run
+            else f"; {self.given_back:,} bytes returned to the system"
+        )
+        return "\n".join([f"{what}; {self.kept} chunks kept{rest}", *self.problems])
 
 
 class Foreseen(Shape):
-    """What a dry run takes as done: runs that are deleted, and for those that are pruned the checkpoints whose bodies stay and the chunks that
-    new bases reach."""
+    """The outcome that a dry run assumes: deleted runs, and for pruned ones the checkpoints whose bodies are kept and the chunks that new
+    bases reach.
+    """
 
     deleted: set[bytes] = field(default_factory=set)
     stay: dict[bytes, set[int]] = field(default_factory=dict)
@@ -79,13 +84,13 @@ class Collector:
                     self._family(family, stamp, out)
                     self._pace.on(1, "gc")
         except Damaged as error:
-            out.problems.append(f"nothing is freed: {error.message}")
+            out.problems.append(f"nothing was freed: {error.message}")
         except TimeOver:
             out.complete = False
         return out
 
     def _pages(self, families: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes], int]]:
-        """Families in pages whose runs are read ahead, with the number of the newest write before that: what is newer is never freed."""
+        """Yield pages of families whose runs are read ahead, with the number of the newest write before: newer chunks are never freed."""
         for first in range(0, len(families), _AT_ONCE):
             page = families[first : first + _AT_ONCE]
             stamp = self._backend.manifest().writes
@@ -94,7 +99,7 @@ class Collector:
             yield page, stamp
 
     def _list(self) -> None:
-        """The runs that were created since this was asked last."""
+        """List the runs that were created since the last call."""
         while True:
             rows = self._backend.runs(Query(oldest_first=True, after=self._after, limit=_AT_ONCE))
             for self._after, row in rows:
@@ -104,13 +109,13 @@ class Collector:
 
     def _family(self, family: bytes, stamp: int, out: Collected) -> None:
         if self._all_deleted(family):
-            return  # its chunks go with its last run
+            return  # its chunks are deleted with its last run
         out.families += 1
         stored = self._backend.chunk_sizes(family)
         try:
             reached = self._mark(family, stored)
         except Damaged as error:
-            out.problems.append(f"family {family.hex()[:16]}: nothing is freed, because it is damaged: {error.message}")
+            out.problems.append(f"family {family.hex()[:16]}: nothing was freed, because it is damaged: {error.message}")
             return
         loose = [digest for digest in stored if digest not in reached]
         out.kept += len(stored) - len(loose)
@@ -125,12 +130,12 @@ class Collector:
         return bool(runs) and all(row.key in self._foreseen.deleted for _, row in runs)
 
     def _mark(self, family: bytes, stored: Collection[bytes]) -> set[bytes]:
-        """Every chunk that is reached from any run of the family, also from one that was forked meanwhile."""
+        """Return every chunk reached from any run of the family, including runs that were forked meanwhile."""
         reach = Reach(lambda digests: self._backend.chunks(family, digests), self._backend.framer)
         reached: set[bytes] = set()
         looked_at: set[bytes] = set()
         while True:
-            if not reached.issuperset(stored):  # only where something would be freed does it matter who came meanwhile
+            if not reached.issuperset(stored):  # new runs matter only if something would be freed
                 self._list()
             runs = [row for _, row in self._runs.get(family, []) if row.key not in looked_at]
             if not runs:
@@ -142,7 +147,7 @@ class Collector:
                     reached |= self._foreseen.held.get(row.key, set())
 
     def _run(self, row: RunRow, reach: Reach) -> set[bytes]:
-        """What one run reaches, up to its newest record by now; nothing if it is gone. Looks again if a prune came in between."""
+        """Return the chunks that one run reaches, up to its newest record; none if it was deleted. Tries again after a concurrent prune."""
         while True:
             now = self._backend.run(row.id)
             if now is None or now.key != row.key:
@@ -152,7 +157,7 @@ class Collector:
                 return reach.of(self._contents(verified(now, self._backend.seal)))
             except Damaged:
                 if self._ahead.forget(row.id):
-                    continue  # what was read ahead may be from before a prune
+                    continue  # data that was read ahead may be from before a prune
                 if not gone(self._backend, row) and self._backend.pruned(row.id) == mark:
                     raise
 
@@ -178,7 +183,7 @@ class Collector:
             freed = slices.do(lambda part=part: self._backend.sweep(family, part, stamp))  # type: ignore[misc]
             at += len(part)
             out.freed += freed
-            # What was written anew meanwhile stays; how many that are is only known where it matters to nobody else.
+            # Chunks that were written again meanwhile are kept; count the removed ones only in that case.
             out.chunks += len(part) if freed == sum(stored[d] for d in part) else _count_gone(self._backend, family, part)
 
 
@@ -187,14 +192,14 @@ def _count_gone(backend: Backend, family: bytes, digests: Sequence[bytes]) -> in
 
 
 def refuse_unproved(backend: Backend) -> None:
-    """Runs that vanished may have referred to anything: the manifest must add up."""
+    """Raise unless the manifest adds up: missing runs may have referred to any chunk."""
     census = backend.census()
     if census.runs != census.found_runs or census.total != census.found_total or census.places != census.found_runs + census.tombstones:
-        raise Damaged("the runs are not those that the manifest was made of", remedy="store.verify() says what is wrong.")
+        raise Damaged("the runs do not match the manifest", remedy="Run store.verify() to see what is wrong.")
 
 
 def give_back(backend: Backend, pace: Pace) -> int:
-    """Let the system have the free space, bit by bit; gives the bytes."""
+    """Return free space to the system, in small steps; return the number of bytes."""
     slices, given = Slices(64, 1024), 0
     while not pace.over:
         part = slices.do(lambda: backend.shrink(slices.size * _PAGE))
@@ -205,7 +210,9 @@ def give_back(backend: Backend, pace: Pace) -> int:
 
 
 def to_give_back(backend: Backend, freed: int) -> int:
-    """About how many bytes the system would get: what is free already, and what would be freed. 0 where the engine does that by itself."""
+    """Estimate the bytes that the system would get: space that is free already plus what would be freed. 0 if the engine does this by
+    itself.
+    """
     health = backend.health()
     pages, size = health.get("free_pages"), health.get("page_size")
     return max(0, pages * size + freed) if isinstance(pages, int) and isinstance(size, int) else 0

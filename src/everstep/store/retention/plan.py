@@ -1,9 +1,9 @@
-"""What of one run can go: decisions, and the bodies that no checkpoint which stays needs. Reads, never writes.
+"""Plan for one run: the decisions, and the bodies that no kept checkpoint needs. Reads, never writes.
 
-A load begins at a *source*, the newest base at or before a checkpoint, and needs every delta after it. So of the bodies between two
-sources all up to the newest checkpoint that is kept stay, and all beyond it go. What is not kept can't be loaded any more, also where its bodies
-have to stay for another one. Where the bodies that would stay for one kept checkpoint outweigh a base, it gets a base of its own. Before
-anything may go, every base that stays is proved whole.
+A load begins at a *source*, the newest base at or before a checkpoint, and needs every delta after it. So between two sources, all bodies
+up to the newest kept checkpoint stay, and all after it are dropped. A checkpoint that is not kept cannot be loaded any more, even if its
+bodies stay for another one. If the bodies that would stay for one kept checkpoint outweigh a base, it gets its own base. Before anything is
+dropped, every base that stays is checked.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from everstep.store.retention.reachable import Reach
 from everstep.store.retention.retention import Decision
 from everstep.store.retention.run_survey import Survey
 
-WORTH = 4096  # fewer bytes than this are not worth a load and a base
-MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transaction, and writers wait for it
+WORTH = 4096  # fewer bytes than this are not worth a load and a new base
+MOST_AT_ONCE = 4 * 1024 * 1024  # the chunks of a base are written in one transaction, which blocks writers
 
 
 class RunPlan(Shape):
-    """What goes from a run and what stays, each with its reason; `bases` are the checkpoints that get a base of their own.
+    """The checkpoints of a run to drop and to keep, each with its reason; `bases` are the checkpoints that get their own base.
 
-    `freed` counts the bytes of the bodies that go, `added` those of new bases and their chunks. With a `problem` nothing goes.
+    `freed` counts the bytes of dropped bodies, `added` those of new bases and their chunks. With a `problem` nothing is dropped.
     """
 
     run: str
@@ -41,7 +41,7 @@ class RunPlan(Shape):
     added: int = 0
     problem: str | None = None
     stay: set[int] = field(default_factory=set, repr=False, compare=False)
-    """The checkpoints whose bodies stay."""
+    """The checkpoints whose bodies are kept."""
     held: dict[int, set[bytes]] = field(default_factory=dict, repr=False, compare=False)
     """The chunks that each new base reaches."""
 
@@ -55,8 +55,8 @@ class RunPlan(Shape):
 
     def __str__(self) -> str:
         if self.problem is not None:
-            return f"{self.run}: nothing goes: {self.problem}"
-        head = f"{self.run}: {len(self.dropped)} of {len(self.decisions)} checkpoints go, {self.freed:,} bytes"
+            return f"{self.run}: nothing dropped: {self.problem}"
+        head = f"{self.run}: {len(self.dropped)} of {len(self.decisions)} checkpoints to drop, {self.freed:,} bytes"
         return "\n  ".join([head, *map(str, self.decisions)])
 
 
@@ -65,7 +65,7 @@ def family_reach(backend: Backend, family: bytes) -> Reach:
 
 
 def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Sequence[Decision], reach: Reach) -> RunPlan:
-    """From what shall be kept to what stays and goes. Raises `Damaged` if a base that stays is not whole."""
+    """Turn decisions into a plan. Raises `Damaged` if a base that stays is damaged."""
     plan = RunPlan(survey.row.id)
     kept = [d.number for d in decisions if d.kept]
     stay = needed(survey.sources, kept, survey.newest_base)
@@ -85,17 +85,17 @@ def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Seque
 def _goes(decision: Decision, needed_by: int | None) -> Decision:
     if needed_by is None:
         return decision
-    return Decision(decision.number, False, f"{decision.reason}; its bytes stay, because {needed_by} builds on them", 0)
+    return Decision(decision.number, False, f"{decision.reason}; its bytes are kept, because {needed_by} depends on them", 0)
 
 
 def source_of(sources: list[int], number: int) -> int:
-    """Where a load of a checkpoint begins; 0: before the first one."""
+    """Return the checkpoint at which a load begins; 0: before the first one."""
     place = bisect_right(sources, number)
     return sources[place - 1] if place else 0
 
 
 def needed(sources: list[int], kept: list[int], newest_base: int) -> dict[int, int]:
-    """The checkpoints whose bodies stay, each with the newest checkpoint that needs them."""
+    """Return the checkpoints whose bodies are kept, each with the newest checkpoint that needs them."""
     top = {source_of(sources, number): number for number in kept}  # in order: the last one counts
     out = {number: newest for source, newest in top.items() for number in range(max(1, source), newest + 1)}
     if newest_base:
@@ -104,19 +104,19 @@ def needed(sources: list[int], kept: list[int], newest_base: int) -> dict[int, i
 
 
 def base_content(backend: Backend, survey: Survey, source: int) -> bytes:
-    """The content of the base that a load begins at."""
+    """Return the content of the base that a load begins at."""
     for base in survey.bases:
         if base.number == source:
             return backend.framer.unwrap(base.body)
     known = next(b for b in survey.bodies if b.base and b.there and b.number == source)
     found = backend.records(survey.row.id, known.seq, known.seq)
     if not found or found[0].body is None or found[0].body_digest != known.digest:
-        raise DamagedRecord(survey.row.id, known.seq, "it changed while it was looked at")
+        raise DamagedRecord(survey.row.id, known.seq, "it changed while it was being read")
     return backend.framer.unwrap(found[0].body)
 
 
 def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """A base for a checkpoint: its content, and all its chunks. Objects stay as they are stored: no upgrade slips in."""
+    """Build a base for a checkpoint: its content, and all its chunks. Objects stay as they are stored, without upgrades."""
     built = build_base(load(backend, row, number).value, framer.wrap)
     return built.root, list(built.chunks.items())
 
@@ -124,9 +124,9 @@ def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[b
 def _additions(
     backend: Backend, framer: Framer, survey: Survey, kept: list[int], held: Mapping[int, set[bytes]]
 ) -> Iterator[tuple[int, set[bytes], int]]:
-    """The kept checkpoints for which a base of their own weighs less than what else would have to stay for them.
+    """Yield the kept checkpoints for which a base of their own is smaller than the bodies that would otherwise be kept for them.
 
-    Gives for each the chunks that it reaches, and the bytes that come into the store with it.
+    Each comes with the chunks that it reaches, and the bytes that it adds to the store.
     """
     row, counts = survey.row, Counter(digest for digests in held.values() for digest in digests)
     stored = backend.chunk_sizes(row.family)
@@ -136,8 +136,8 @@ def _additions(
         for number in group:
             first, before = before + 1, number
             if number == source or (row.worker is not None and number > survey.newest_base):
-                continue  # it has a base, or its program will write one soon
-            instead = held[source] if first == source != survey.newest_base else set()  # the source's, which nobody else needs
+                continue  # it has a base, or the running program will write one soon
+            instead = held[source] if first == source != survey.newest_base else set()  # chunks that only the source needs
             gain = sum(survey.sizes.get(n, 0) for n in range(first, number) if n != survey.newest_base)
             gain += sum(stored.get(d, 0) for d in instead if counts[d] == 1) if alone else 0
             if gain <= WORTH:

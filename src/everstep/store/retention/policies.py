@@ -1,11 +1,10 @@
-"""Which retention holds for a run: its own, else that of its workflow, else that of the store. Kept as facts of the store.
+"""The retention of a run: its own, otherwise that of its workflow, otherwise that of the store. Kept as properties of the store.
 
     retention                   the store's
     retention/workflow/NAME     a workflow's
     retention/run/ID            a run's; `key` in it tells the run from a later one with the same id
 
-each a JSON object of what was chosen, as `Retention.to_dict` gives it. Facts are labels, so what cannot be read is an error: nothing is
-dropped on a guess.
+Each is a JSON object of the chosen fields, as `Retention.to_dict` returns it. An unreadable one is an error: nothing is dropped on a guess.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _STORE, _WORKFLOW, _RUN = "retention", "retention/workflow/", "retention/run/"
 
 
 class Policy(Shape, frozen=True):
-    """A retention, and the name of the fact that it stands in; "" for one that was given with the call."""
+    """A retention, and the name of its property; "" for one that was passed with the call."""
 
     scope: str
     retention: Retention
@@ -39,12 +38,12 @@ class Policy(Shape, frozen=True):
 
     @property
     def width(self) -> int:
-        """Narrow ones come first."""
+        """Sort key: narrow policies come first."""
         return 0 if self.scope.startswith(_RUN) else 1 if self.scope.startswith(_WORKFLOW) else 2
 
 
 class Policies:
-    """The policies of a store at one moment. `default` stands before the store's own, `given` before all."""
+    """The policies of a store at one moment. `default` overrides the store's own, `given` overrides all."""
 
     def __init__(self, backend: Backend, default: Retention | None = None, given: Retention | None = None):
         self._facts = backend.facts(_STORE)
@@ -61,7 +60,7 @@ class Policies:
         return self._given or (Policy(_STORE, self._default) if self._default is not None else self._read(_STORE))
 
     def runs(self) -> list[str]:
-        """The ids of the runs that have a policy of their own."""
+        """Return the ids of the runs that have their own policy."""
         return [name.removeprefix(_RUN) for name in self._facts if name.startswith(_RUN)]
 
     def _read(self, name: str, row: RunRow | None = None) -> Policy | None:
@@ -73,14 +72,16 @@ class Policies:
             key = said.pop("key", None)
             retention = Retention.parse(said)
         except (ValueError, TypeError, AttributeError, InvalidArgument) as error:
-            raise Damaged(f"the stored {name!r} is no retention", remedy="Set it anew: store.set_retention(...).") from error
+            raise Damaged(
+                f"the stored property {name!r} is not a valid retention", remedy="Set it again: store.set_retention(...)."
+            ) from error
         return Policy(name, retention) if row is None or key == row.key.hex() else None
 
 
 def set_retention(backend: Backend, retention: Retention | Mapping[str, Any] | None, workflow: str | None, run: str | None) -> None:
-    """Store a policy; None forgets it."""
+    """Store a policy; None removes it."""
     if workflow is not None and run is not None:
-        raise InvalidArgument("a retention is for a workflow or for a run, not for both", remedy="Call it twice.")
+        raise InvalidArgument("workflow and run must not be given together", remedy="Call set_retention once for each.")
     said = None if retention is None else Retention.parse(retention).to_dict()
     name = _STORE
     if workflow is not None:
@@ -93,5 +94,5 @@ def set_retention(backend: Backend, retention: Retention | Mapping[str, Any] | N
 
 
 def forget(backend: Backend, run: str) -> None:
-    """A run is gone, and its policy with it."""
+    """Remove the policy of a deleted run."""
     backend.set_fact(_RUN + run, None)

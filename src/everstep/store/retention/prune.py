@@ -1,7 +1,7 @@
-"""Pruning: drops the bodies of checkpoints that are not kept, run by run, beside writers. The chain still proves itself.
+"""Prune: drop the bodies of checkpoints that are not kept, run by run, while others write. The chain can still be verified.
 
-Relies on `run_survey` for what is there, `retention` and `size_limit` for what shall stay, `plan` for what can go, `apply_prune` for doing it. Needs no lease. A
-run that is damaged is left as it is, and reported: what looks superfluous may be all that is left of it.
+Relies on `run_survey` for what is present, `retention` and `size_limit` for what to keep, `plan` for what can be dropped, and `apply_prune`
+for doing it. Needs no lease. A damaged run is left alone and reported: data that looks superfluous may be all that is left of it.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from everstep.store.retention.policies import Policy
 from everstep.store.retention.reachable import Reach
 from everstep.store.retention.retention import Decision, decide
 from everstep.store.retention.run_survey import Survey, gone, survey
-from everstep.store.retention.size_limit import Member, crowded_out, dropped_by_limit, held_by
+from everstep.store.retention.size_limit import Member, dropped_by_limit, held_by, over_size_limit
 
 _TRIES = 5
 ENDED = frozenset({Status.SUCCEEDED.value, Status.CANCELLED.value, Status.FAILED.value})
 
 
 class PrunePlan(Shape):
-    """What is pruned from each run; of a dry run, what would be. `complete` is False if the time was over before all was done."""
+    """The prune plan of each run; of a dry run, what would be pruned. `complete` is False if the time ran out."""
 
     runs: list[RunPlan] = field(default_factory=list)
     dry_run: bool = False
     complete: bool = True
     unread: list[str] = field(default_factory=list)
-    """What is wrong with run rows that could not be read."""
+    """Faults of run rows that could not be read."""
 
     @property
     def freed(self) -> int:
-        """Bytes of bodies that go. The chunks that only they needed are freed by gc."""
+        """Bytes of dropped bodies. gc frees the chunks that only they needed."""
         return sum(run.freed for run in self.runs)
 
     @property
     def added(self) -> int:
-        """Bytes of the bases that take the place of longer rows of deltas."""
+        """Bytes of the bases that replace longer series of deltas."""
         return sum(run.added for run in self.runs)
 
     @property
@@ -56,11 +56,11 @@ class PrunePlan(Shape):
 
     @property
     def problems(self) -> list[str]:
-        """The runs of which nothing goes, and why: nearly always that they are damaged."""
+        """The runs that could not be pruned, and why: nearly always damage."""
         return [*self.unread, *(f"{run.run}: {run.problem}" for run in self.runs if run.problem is not None)]
 
     def __str__(self) -> str:
-        went = "would go" if self.dry_run else "went" if self.complete else "went before the time was over"
+        went = "would be dropped" if self.dry_run else "dropped" if self.complete else "dropped before the time ran out"
         head = f"{self.dropped} of {self.dropped + self.kept} checkpoints of {len(self.runs)} runs {went}, {self.freed:,} bytes"
         return "\n".join([head, *self.unread, *(str(run) for run in self.runs if run.dropped or run.problem is not None)])
 
@@ -76,7 +76,7 @@ class Pruner:
         protected: Iterable[str],
         without: Collection[str] = (),
     ):
-        self._without = without  # ids of runs that are taken as deleted
+        self._without = without  # ids of runs that count as deleted
         self._backend = backend
         self._framer = framer
         self._policies = policies
@@ -86,7 +86,7 @@ class Pruner:
         self._reach: tuple[bytes, Reach] | None = None
 
     def prune(self, rows: Sequence[tuple[int, RunRow]], pace: Pace, *, dry_run: bool, whole: bool) -> PrunePlan:
-        """`rows` are the runs to look at, each with its place; `whole`: they are all that there are."""
+        """Prune runs. `rows` are the runs with their positions; `whole`: they are all runs of the store."""
         out = PrunePlan(dry_run=dry_run)
         pace.total += len(rows)
         try:
@@ -99,7 +99,7 @@ class Pruner:
         return out
 
     def _run(self, row: RunRow, out: PrunePlan, pace: Pace) -> None:
-        """One run, again if somebody came in between. Nothing is said of one that has no policy, or is gone."""
+        """Prune one run, again if another process interfered. Runs without a policy and deleted runs are not reported."""
         before = RunPlan(row.id)
         for tries_left in range(_TRIES - 1, -1, -1):
             policy = self._policies(row)
@@ -113,7 +113,7 @@ class Pruner:
                 out.runs.append(plan)
                 return
             except (Conflict, PrunedCheckpoint, Damaged) as error:
-                # Another one that prunes, and a gc behind it, take away what this one has just read about.
+                # Another prune, followed by a gc, may remove data that this one has just listed.
                 beside = not isinstance(error, Damaged) or self._backend.pruned(row.id) != mark
                 if not gone(self._backend, row) and not (tries_left and beside):
                     out.runs.append(RunPlan(row.id, problem=error.message))
@@ -133,13 +133,13 @@ class Pruner:
         return found, make_plan(self._backend, self._framer, found, decisions, self._family(row.family))
 
     def _family(self, family: bytes) -> Reach:
-        """What is known of the family that is looked at: its runs share most chunks."""
+        """Return the reachable chunks of a family, cached for the current one: its runs share most chunks."""
         if self._reach is None or self._reach[0] != family:
             self._reach = (family, family_reach(self._backend, family))
         return self._reach[1]
 
     def _cut(self, found: Survey, plan: RunPlan, before: RunPlan, out: PrunePlan, pace: Pace) -> None:
-        """Do it. `before` collects what was done of plans that could not be carried out to the end."""
+        """Carry out a plan. `before` collects the results of plans that were not carried out completely."""
         cutter = Cutter(self._backend, self._framer, found, plan, pace)
         try:
             cutter.all()
@@ -169,19 +169,19 @@ class Pruner:
         return decide(found.points, policy.retention, self._now, pinned=pinned, protected=self._protected, ended=ended)
 
     def _limit(self, rows: Sequence[tuple[int, RunRow]], whole: bool, pace: Pace) -> None:
-        """What has to go because of `max_bytes`, of a run's policy first, of the store's last."""
+        """Find the checkpoints to drop because of `max_bytes`, for the policies of runs first and that of the store last."""
         policies = {row.key: self._policies(row) for _, row in rows}
         limits = {p.scope: p for p in policies.values() if p is not None and p.retention.max_bytes is not None}
         for policy in sorted(limits.values(), key=lambda p: (p.width, p.scope)):
             limit = policy.retention.max_bytes or 0
             if policy.width and policy.scope and not whole:
-                continue  # it is about more runs than are looked at
+                continue  # its limit covers more runs than these
             if policy.width == 2 and whole and _stored(self._backend) <= limit:
                 continue
             counted = [(place, row) for place, row in rows if policy.counts(row)]
             members = list(self._members(counted, policies, policy, pace))
             other = sum(row.stored for _, row in counted) - sum(member.survey.row.stored for member in members)
-            for key, numbers in crowded_out(self._backend, members, other, limit).items():
+            for key, numbers in over_size_limit(self._backend, members, other, limit).items():
                 self._crowd[key] = (numbers, limit)
 
     def _members(
@@ -194,7 +194,7 @@ class Pruner:
                 found = survey(self._backend, row, self._without)
                 held = held_by(self._backend, found, self._family(row.family))
             except (Damaged, Conflict):
-                continue  # nothing of it will go; that it is damaged is said when it is its turn
+                continue  # nothing of it will be dropped; damage is reported when it is pruned
             decisions = self._decide(found, policies[row.key])
             if row.key in self._crowd:
                 decisions = dropped_by_limit(decisions, *self._crowd[row.key])
@@ -202,18 +202,18 @@ class Pruner:
 
 
 def _not_yet(decision: Decision) -> Decision:
-    return Decision(decision.number, True, "it was to go, but the time was over", decision.bytes)
+    return Decision(decision.number, True, "to be dropped, but the time ran out", decision.bytes)
 
 
 def _join(plan: RunPlan, other: RunPlan) -> None:
-    """Add what another plan came to."""
+    """Add the results of another plan."""
     known = {d.number for d in plan.decisions}
     plan.decisions = sorted([*plan.decisions, *(d for d in other.decisions if d.number not in known)], key=lambda d: d.number)
     plan.freed += other.freed
 
 
 def _by_family(rows: Sequence[tuple[int, RunRow]]) -> Iterator[RunRow]:
-    """Relatives one after the other, otherwise in order."""
+    """Yield the runs of a family one after the other, otherwise in order."""
     families: dict[bytes, list[RunRow]] = {}
     for _, row in rows:
         families.setdefault(row.family, []).append(row)

@@ -1,8 +1,8 @@
-"""Which chunks of a family are reached: from bases, and from the results, inputs and edited states in the journal.
+"""Find the chunks of a family that are reached from bases, and from results, inputs and edited states in the journal.
 
-Relies on a way to fetch chunks; the format of references is that of `snapshot.tree`. Each chunk is fetched once, checked against
-its name and remembered by what it refers to, so that the hundredth base of a run costs only what is new in it. Damage is
-an error: who does not know everything that is reached must not free anything. Reads only.
+Relies on a function that fetches chunks; `snapshot.tree` defines the format of references. Each chunk is fetched once, checked against its
+digest, and its references are remembered, so the hundredth base of a run costs only its new parts. Damage is an error: without a complete
+list of reached chunks nothing may be freed. Reads only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONTAINER, _BYTES, _VALUE = "c", "b", "v"
 _CLASSES = {"l": _CONTAINER, "d": _CONTAINER, "s": _BYTES, "b": _BYTES, "a": _BYTES, "v": _VALUE}
 _WITH_RESULTS = (Kind.STEP.value, Kind.START.value, Kind.STATUS.value)
 Node = tuple[str, int, bytes]
-"""What a reference leads to: what stands at the bottom, how many levels of indexes stand above it, the digest at the top."""
+"""The target of a reference: the kind of its lowest level, the number of index levels above that, and the digest at the top."""
 
 
 class Reach:
@@ -33,7 +33,7 @@ class Reach:
         self._known: dict[Node, tuple[tuple[bytes, ...], tuple[Node, ...]]] = {}
 
     def of(self, contents: Iterable[bytes]) -> set[bytes]:
-        """The digests of all chunks that these contents of bodies need."""
+        """Return the digests of all chunks that these contents need."""
         return self.below([node for content in contents for node in _references(content)])
 
     def below(self, nodes: Sequence[Node]) -> set[bytes]:
@@ -52,7 +52,7 @@ class Reach:
         return found
 
     def _learn(self, nodes: list[Node]) -> None:
-        """Look at chunks that were not met before."""
+        """Read chunks that have not been seen before."""
         for node in nodes:
             if node[0] == _VALUE:
                 self._known[node] = self._value(node[1], node[2])
@@ -63,7 +63,7 @@ class Reach:
                 self._known[node] = ((node[2],), tuple(_inside(node, content)))
 
     def _value(self, level: int, digest: bytes) -> tuple[tuple[bytes, ...], tuple[Node, ...]]:
-        """A value in pieces: only all of them together tell what it refers to."""
+        """Read a value in pieces: its references are known only from all pieces together."""
         names: list[bytes] = []
         row = [digest]
         for _ in range(level):
@@ -80,16 +80,16 @@ def _inside(node: Node, content: bytes) -> Iterator[Node]:
 
 
 def _entries(digest: bytes, content: bytes) -> list[bytes]:
-    """The digests in an index."""
+    """Return the digests in an index."""
     try:
         found = [bytes(entry[0]) for entry in unpackb(content)]
     except (ValueError, TypeError, IndexError, KeyError) as error:
-        raise DamagedChunk(digest, "it is no index") from error
+        raise DamagedChunk(digest, "it is not an index") from error
     return found
 
 
 def _references(content: bytes) -> list[Node]:
-    """Every reference that stands anywhere in an encoded value."""
+    """Return every reference inside an encoded value."""
     found: list[Node] = []
     Decoder(_noting(found)).decode(content)
     return found
@@ -101,7 +101,7 @@ def _noting(found: list[Node]) -> Callable[[bytes], None]:
             kind, _, level, digest = unpackb(data)
             what = _CLASSES[kind]
         except (ValueError, TypeError, KeyError) as error:
-            raise DamagedFrame("a reference that this program does not know") from error
+            raise DamagedFrame("a reference of a kind that this version does not know") from error
         if type(level) is not int or type(digest) is not bytes or level < 0:
             raise DamagedFrame("a reference without level and digest")
         if digest:
@@ -111,7 +111,7 @@ def _noting(found: list[Node]) -> Callable[[bytes], None]:
 
 
 def contents_of(record: Record) -> list[bytes]:
-    """The contents in a record's body in which references may stand; none where the body was pruned."""
+    """Return the contents of a record's body that may contain references; none if the body was pruned."""
     if record.kind == Kind.BASE:
         return [] if record.body is None else [record.content()]
     return contents(record)[1] if record.kind in _WITH_RESULTS else []

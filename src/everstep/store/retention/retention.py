@@ -1,8 +1,8 @@
-"""Which checkpoints stay, and why: a pure function over light records. No I/O, no clock, no bodies.
+"""Decide which checkpoints are kept, and why: a pure function over light records. No I/O, no clock, no bodies.
 
-A checkpoint stays if any rule of a `Retention` keeps it, or if it must stay whatever the rules say: the head, what others stand on
-(`pinned` says why), a protected tag, the newest good one, the `minimum`. Without any rule nothing goes. Order is that of the numbers, newest
-first; times are labels, which say only on which day a checkpoint was made and how old it is. The same records give the same decisions.
+A checkpoint is kept if any rule of a `Retention` matches, or regardless of the rules: the head, checkpoints that others depend on (`pinned`
+says why), a protected tag, the newest good one, the `minimum`. With no rules, all are kept. The numbers give the order, newest first; times
+are labels, which only say on which day a checkpoint was made and how old it is. The same records give the same decisions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _RULES = (*_COUNTS, "keep_within", "keep_tagged", "keep_kinds")
 
 
 class Retention(Shape, frozen=True):
-    """What is kept of a run: all that any of the `keep_` rules names. Without any of them, everything.
+    """The rules for what to keep of a run. A checkpoint is kept if any `keep_` rule matches; with no rules, all are kept.
 
-    `keep_last`: so many of the newest. `keep_within`: those not older (a timedelta, or seconds). `keep_daily`, `keep_weekly`: the newest
-    one of each of so many days or weeks (UTC) that have any. `keep_tagged`: True for every tag, or the names. `keep_kinds`: the kinds
-    of `Checkpoint.kind`. `max_bytes`: beyond so many bytes the oldest go, too. `completed`: what stays of a run that has ended: "all" that the
-    rules keep, the "final" checkpoint, or nothing ("delete") once it ended longer ago than `keep_within`. `minimum`: so many of the
-    newest stay in any case.
+    `keep_last`: this many of the newest. `keep_within`: those not older than this (a timedelta, or seconds). `keep_daily`, `keep_weekly`:
+    the newest one of each of this many days or weeks (UTC) that have any. `keep_tagged`: True for every tag, or the names. `keep_kinds`:
+    values of `Checkpoint.kind`. `max_bytes`: above this size the oldest are dropped, too. `completed`: what to keep of a run that has
+    ended: "all" that the rules keep, the "final" checkpoint, or nothing ("delete") once it ended longer ago than `keep_within`. `minimum`:
+    this many of the newest are always kept.
     """
 
     keep_last: int | None = None
@@ -55,14 +55,15 @@ class Retention(Shape, frozen=True):
         if self.max_bytes is not None:
             _check_count(self.max_bytes, "max_bytes", 0)
         if self.completed not in get_args(Completed):
-            raise InvalidArgument(f"completed={shown(self.completed)} is no choice", remedy='Use "all", "final" or "delete".')
-        # What is frozen sets its fields so; equal policies must be equal however they were written.
+            raise InvalidArgument(f'completed must be "all", "final" or "delete", got {shown(self.completed)}')
+        # The class is frozen, so set the fields this way; equal policies must compare equal however they were written.
         object.__setattr__(self, "keep_within", _span(self.keep_within))
         object.__setattr__(self, "keep_tagged", _tags(self.keep_tagged))
         object.__setattr__(self, "keep_kinds", _kinds(self.keep_kinds))
         if self.completed == "delete" and self.keep_within is None:
             raise InvalidArgument(
-                'completed="delete" needs to know how long a run stays after it has ended', remedy="Give keep_within; 0 means not at all."
+                'completed="delete" needs keep_within: how long to keep a run after it has ended',
+                remedy="Give keep_within; 0 deletes at once.",
             )
 
     @property
@@ -72,11 +73,11 @@ class Retention(Shape, frozen=True):
 
     @property
     def rules(self) -> list[str]:
-        """The `keep_` rules that are given, as text."""
+        """The given `keep_` rules, as text."""
         return [f"{name}={_value(getattr(self, name))}" for name in _RULES if getattr(self, name) is not None]
 
     def to_dict(self) -> dict[str, Any]:
-        """What was chosen, as JSON can hold it; `parse` reads it."""
+        """Return the chosen fields as JSON data; `parse` reads it."""
         usual = Retention()
         given = {name: value for name, value in as_dict(self).items() if value != getattr(usual, name)}
         if "keep_within" in given:
@@ -85,20 +86,23 @@ class Retention(Shape, frozen=True):
 
     @classmethod
     def parse(cls, given: Retention | Mapping[str, Any]) -> Retention:
-        """A policy from a configuration: `{"keep_last": 10, "keep_within": 86400}`. Unknown names are refused."""
+        """Make a policy from a configuration: `{"keep_last": 10, "keep_within": 86400}`. Unknown names are rejected."""
         if isinstance(given, Retention):
             return given
         names = list(cls._fields)
         if not isinstance(given, Mapping):
-            raise InvalidArgument(f"{shown(given)} is no retention", remedy="Give everstep.Retention(...), or a mapping of its names.")
+            raise InvalidArgument(
+                f"retention must be a Retention or a mapping of its fields, got {shown(given)}",
+                remedy="Use everstep.Retention(...), or a mapping such as {'keep_last': 10}.",
+            )
         for name in given:
             if name not in names:
-                raise InvalidArgument(f"a retention has no {shown(name)}", remedy=f"Use {', '.join(names)}.")
+                raise InvalidArgument(f"a retention has no field {shown(name)}", remedy=f"Use {', '.join(names)}.")
         return cls(**given)
 
 
 class Point(Shape, frozen=True):
-    """What has to be known of a checkpoint. `bytes` are those of its own bodies; `good` is False if it is known that it can't be loaded."""
+    """The data about a checkpoint that decisions need. `bytes` are those of its own bodies; `good` is False if it is known not to load."""
 
     number: int
     at: int
@@ -109,7 +113,7 @@ class Point(Shape, frozen=True):
 
 
 class Decision(NamedTuple):
-    """Whether a checkpoint stays, and why. `firm`: whatever any rule or limit says."""
+    """Whether a checkpoint is kept, and why. `firm`: no rule or limit can change it."""
 
     number: int
     kept: bool
@@ -118,7 +122,7 @@ class Decision(NamedTuple):
     firm: bool = False
 
     def __str__(self) -> str:
-        return f"{self.number} {'stays' if self.kept else 'goes'}: {self.reason} ({self.bytes:,} bytes)"
+        return f"{'keep' if self.kept else 'drop'} {self.number}: {self.reason} ({self.bytes:,} bytes)"
 
 
 def decide(
@@ -130,15 +134,15 @@ def decide(
     protected: Collection[str] = PROTECTED,
     ended: bool = False,
 ) -> list[Decision]:
-    """One decision for each checkpoint of a run, by number. `ended`: nothing more will be done with the run."""
+    """Return one decision for each checkpoint of a run, by number. `ended`: the run will not continue."""
     newest_first = sorted(points, key=attrgetter("number"), reverse=True)
     firm = _firm(newest_first, retention.minimum, pinned or {}, frozenset(protected))
     rules = _Rules(retention, now_us)
     only_final = ended and retention.completed == "final"
-    gone = 'the run has ended, and completed="final"' if only_final else f"not kept by {', '.join(retention.rules)}"
+    gone = 'the run has ended and completed="final"' if only_final else f"not kept by {', '.join(retention.rules)}"
     out = []
     for place, point in enumerate(newest_first):
-        # Each one is asked, also if it stays anyway: of a day that it is the newest of, no second one is needed.
+        # Ask the rules about each one, even if it is kept anyway: as the newest of its day it uses up that day.
         by_rule = None if only_final else rules.reason(place, point)
         must = firm.get(point.number)
         reason = must or by_rule
@@ -148,7 +152,7 @@ def decide(
 
 
 def _firm(newest_first: list[Point], minimum: int, pinned: Mapping[int, str], protected: frozenset[str]) -> dict[int, str]:
-    """Why some stay in any case."""
+    """Return the checkpoints that are always kept, and why."""
     firm = {point.number: "head" for point in newest_first[:1]}
     for number, why in pinned.items():
         firm.setdefault(number, why)
@@ -164,7 +168,7 @@ def _firm(newest_first: list[Point], minimum: int, pinned: Mapping[int, str], pr
 
 
 class _Rules:
-    """The rules of one policy; asked about the checkpoints of one run, newest first."""
+    """The rules of one policy, applied to the checkpoints of one run, newest first."""
 
     def __init__(self, retention: Retention, now_us: int):
         r = self._r = retention
@@ -176,10 +180,10 @@ class _Rules:
         self._none = not r.rules
 
     def reason(self, place: int, point: Point) -> str | None:
-        """Why a checkpoint stays; `place` counts from the newest, 0."""
+        """Return why a checkpoint is kept, or None; `place` counts from the newest, 0."""
         r, day = self._r, point.at // _DAY
         daily = self._days is not None and _first_of(day, self._days, r.keep_daily)
-        weekly = self._weeks is not None and _first_of((day + 3) // 7, self._weeks, r.keep_weekly)  # 1970 began on a Thursday
+        weekly = self._weeks is not None and _first_of((day + 3) // 7, self._weeks, r.keep_weekly)  # 1 January 1970 was a Thursday
         if self._none:
             return "no rule drops it"
         if place < self._last:
@@ -198,7 +202,7 @@ class _Rules:
 
 
 def _first_of(period: int, seen: set[int], most: int | None) -> bool:
-    """Whether this is the newest of a day or week, and one of as many days or weeks as are kept."""
+    """Whether this is the newest of a day or week, and within the number of days or weeks to keep."""
     if period in seen or len(seen) >= (most or 0):
         return False
     seen.add(period)
@@ -206,9 +210,9 @@ def _first_of(period: int, seen: set[int], most: int | None) -> bool:
 
 
 def fewest(weights: Iterable[tuple[int | None, int]], most: int, limit: int) -> int:
-    """How many of `most` things have to go, one after the other, until what is left weighs no more than `limit`.
+    """Return how many of `most` things must be dropped, in order, until the rest weighs at most `limit`; `most` if that is not enough.
 
-    `weights` are (place, bytes): bytes that are free once so many things have gone; None: never. All of them, if that is not enough.
+    `weights` are (rank, bytes): bytes that become free once that many things were dropped; rank None: never.
     """
     free = [0] * (most + 1)
     left = 0
@@ -226,7 +230,7 @@ def fewest(weights: Iterable[tuple[int | None, int]], most: int, limit: int) -> 
 def _date(day: int, form: str) -> str:
     try:
         return (_EPOCH + timedelta(days=day)).strftime(form)
-    except OverflowError:  # a label from a clock that was far off
+    except OverflowError:  # a label from a wrong clock
         return f"day {day}"
 
 
@@ -238,7 +242,7 @@ def _value(value: Any) -> str:
 
 def _check_count(value: Any, what: str, least: int) -> None:
     if type(value) is not int or not least <= value < 2**63:
-        raise InvalidArgument(f"{what}={shown(value)} is no whole number of at least {least}")
+        raise InvalidArgument(f"{what} must be an integer of at least {least}, got {shown(value)}")
 
 
 def _span(value: Any) -> timedelta | None:
@@ -249,7 +253,7 @@ def _span(value: Any) -> timedelta | None:
     except (OverflowError, ValueError):  # too long, or NaN
         span = None
     if span is None or span < timedelta(0):
-        raise InvalidArgument(f"keep_within={shown(value)} is no length of time", remedy="Give a timedelta, or seconds.")
+        raise InvalidArgument(f"keep_within must be a timedelta or a number of seconds of at least 0, got {shown(value)}")
     return span
 
 
@@ -264,13 +268,13 @@ def _kinds(value: Any) -> tuple[str, ...] | None:
 
 
 def _names(value: Any, what: str, one: str, check: Any) -> tuple[str, ...] | None:
-    """Several names in order, each once; none at all is no rule, or an empty list in a configuration would drop everything."""
+    """Return names in order, each once. An empty list means no rule: otherwise an empty list in a configuration would drop everything."""
     if not isinstance(value, (str, tuple, list, set, frozenset)):
-        raise InvalidArgument(f"{what}={shown(value)} is neither {one} nor several", remedy="Give text, or a list of texts.")
+        raise InvalidArgument(f"{what} must be {one} or a list of them, got {shown(value)}")
     return tuple(sorted({check(name) for name in ((value,) if isinstance(value, str) else value)})) or None
 
 
 def _check_kind(name: Any) -> str:
     if name not in KINDS:
-        raise InvalidArgument(f"{shown(name)} is no kind of checkpoint", remedy=f"Use {', '.join(KINDS)}.")
+        raise InvalidArgument(f"keep_kinds must be one of {', '.join(KINDS)}, got {shown(name)}")
     return str(name)

@@ -1,7 +1,7 @@
-"""A run from its first record to its head, proved by the chain, without its bodies: what pruning and gc decide about.
+"""A run from its first record to its head, proved by the chain, without its bodies: the input for prune and gc.
 
-Relies on a backend and on `records`. Any damage is an error, also a body that is gone without having been pruned: nothing is
-dropped or freed on the word of a run that does not prove itself. Reads only, in batches; others may write meanwhile.
+Relies on a backend and on `records`. Any damage is an error, including a body that is missing without having been pruned: nothing is
+dropped or freed because of a run that cannot be proved. Reads only, in batches; others may write meanwhile.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from everstep.store.views import asked_for, header_of
 _AT_ONCE = 500
 _TRIES = 5
 _PRUNABLE = (Kind.CHECKPOINT.value, Kind.BASE.value)
-_SHORT = 64  # a frame that says "no delta" is shorter than this, whatever its codec
+_SHORT = 64  # a "no delta" frame is shorter than this, with any codec
 
 
 class Body(Shape):
-    """The body of a checkpoint or base record: where it is and how long. `length` is 0 where it was dropped."""
+    """The body of a checkpoint or base record: its seq and length. `length` is 0 if it was dropped."""
 
     seq: int
     number: int
@@ -35,23 +35,23 @@ class Body(Shape):
     digest: bytes
     there: bool
     nothing: bool = False
-    """A checkpoint that says no delta: it is only known by its base."""
+    """Whether it is a checkpoint without a delta, known only by its base."""
 
 
 class Labels(Shape):
-    """What anybody may add to a run at any time, and what may keep a checkpoint: tags by number, and forks by id."""
+    """Labels that may be added to a run at any time and may keep a checkpoint: tags by number, and forks by id."""
 
     tags: dict[int, list[str]]
     forks: dict[str, int]
 
     def on(self, numbers: set[int]) -> set[tuple[int, str]]:
-        """Those on some checkpoints only."""
+        """Return the labels on these checkpoints."""
         tags = {(number, name) for number, names in self.tags.items() if number in numbers for name in names}
         return tags | {(number, fork) for fork, number in self.forks.items() if number in numbers}
 
 
 class Survey(Shape):
-    """What has to be known of a run to decide what of it can go."""
+    """Everything about a run that decides what can be dropped."""
 
     row: RunRow
     mark: Pruned | None = None
@@ -60,22 +60,22 @@ class Survey(Shape):
     points: list[Point] = field(default_factory=list)
     """The checkpoints that can be loaded."""
     sizes: dict[int, int] = field(default_factory=dict)
-    """The bytes of all bodies of each checkpoint: its own, that of a base behind it, that of an added one."""
+    """The bytes of all bodies of each checkpoint: its own, that of a base record, that of an added base."""
     pinned: dict[int, str] = field(default_factory=dict)
-    """The checkpoints that stay whatever the rules say, and why."""
+    """The checkpoints that are kept regardless of the rules, and why."""
     journal: int = 0
-    """Bytes of all other bodies, which always stay."""
+    """Bytes of all other bodies, which are always kept."""
     labels: Labels = field(default_factory=lambda: Labels({}, {}))
     sources: list[int] = field(default_factory=list)
     """The checkpoints that a load can begin at."""
     newest_base: int = 0
-    """That of the newest base record. Its bodies always stay: a program that has the run open goes on from its chunks."""
+    """The number of the newest base record. Its bodies are always kept: a program that has the run open builds on its chunks."""
 
 
 def survey(backend: Backend, row: RunRow, without: Collection[str] = ()) -> Survey:
-    """Look at a run, again if somebody else pruned it meanwhile. Raises `Damaged` if anything is wrong with it.
+    """Survey a run, again if another process pruned it meanwhile. Raises `Damaged` if anything is wrong with it.
 
-    `without`: ids of forks that are taken as deleted.
+    `without`: ids of forks that count as deleted.
     """
     for _ in range(_TRIES):
         found = Survey(verified(row, backend.seal), mark_of(backend, row))
@@ -83,21 +83,23 @@ def survey(backend: Backend, row: RunRow, without: Collection[str] = ()) -> Surv
         if mark_of(backend, row) == found.mark:
             _prove(found)
             return found
-    raise Conflict(f"run {row.id!r} is pruned by somebody else at the same time", remedy="Try again when that has ended.")
+    raise Conflict(f"another process is pruning run {row.id!r}", remedy="Try again when it has finished.")
 
 
 def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
-    """Every record up to the head of the row, each matching its digest, the last one matching the row."""
+    """Yield every record up to the head of the row; each must match its digest, and the last one the row."""
     before, seq, number = ZERO, 0, 0
     while seq < row.head_seq:
         batch = backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
         if not batch:
-            raise DamagedRecord(row.id, seq + 1, "it is gone")
+            raise DamagedRecord(row.id, seq + 1, "it is missing")
         for record in batch:
             number += record.kind == Kind.CHECKPOINT
-            fault = f"record {seq + 1} before it is gone" if record.seq != seq + 1 else record_fault(before, record, row.key, backend.seal)
+            fault = (
+                f"record {seq + 1} before it is missing" if record.seq != seq + 1 else record_fault(before, record, row.key, backend.seal)
+            )
             if fault or record.number != number:
-                raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints where there are {number}")
+                raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints, there are {number}")
             before, seq = record.digest, record.seq
             yield record.opened_by(backend.framer)
     if before != row.head_digest or number != row.checkpoints:
@@ -105,16 +107,16 @@ def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
 
 
 def refuse_vanished(row: RunRow, records: list[tuple[int, str]], mark: Pruned | None) -> None:
-    """`records` are seq and kind of those without a body: each must have been pruned. Give a mark that was read after them."""
+    """Raise if a record lost its body without being pruned. `records` are seq and kind of those without a body; read the mark after them."""
     starts = [first for first, _ in mark.ranges] if mark is not None else []
     for seq, kind in records:
         place = bisect_right(starts, seq) - 1
         if kind not in _PRUNABLE or place < 0 or mark is None or mark.ranges[place][1] < seq:
-            raise DamagedRecord(row.id, seq, "its body is gone, and it was not pruned")
+            raise DamagedRecord(row.id, seq, "its body is missing although it was not pruned")
 
 
 def mark_of(backend: Backend, row: RunRow) -> Pruned | None:
-    """The run's prune mark, if it is what was stored."""
+    """Return the run's prune mark, checked against its digest."""
     mark = backend.pruned(row.id)
     if mark is not None and (mark.key != row.key or mark.digest(backend.seal) != mark.check):
         raise DamagedRun(f"the prune mark of run {row.id!r} does not match its digest")
@@ -122,7 +124,7 @@ def mark_of(backend: Backend, row: RunRow) -> Pruned | None:
 
 
 def bases_of(backend: Backend, row: RunRow) -> list[Base]:
-    """The bases that prune added to a run, if they are what was stored."""
+    """Return the bases that prune added to a run, checked against their digests."""
     found = backend.bases(row.id)
     for base in found:
         if base.key != row.key or base.digest(backend.seal) != base.check or not base.number >= 1:
@@ -131,13 +133,13 @@ def bases_of(backend: Backend, row: RunRow) -> list[Base]:
 
 
 def gone(backend: Backend, row: RunRow) -> bool:
-    """Whether a run was deleted since its row was read, so that what looks like damage is none."""
+    """Whether a run was deleted since its row was read, so that apparent damage is not real."""
     now = backend.run(row.id)
     return now is None or now.key != row.key
 
 
 def labels_of(backend: Backend, row: RunRow) -> Labels:
-    """The tags of a run's checkpoints, proved, and the runs that begin at one of them."""
+    """Return the valid tags of a run's checkpoints, and the runs that were forked from one of them."""
     tags: dict[int, list[str]] = {}
     for tag in backend.tags(row.id):
         if tag.key != row.key or tag.digest(backend.seal) != tag.check:
@@ -156,11 +158,11 @@ def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
             if record.kind == Kind.CHECKPOINT:
                 about[record.number] = (record.at, record.tags, record.own)
         elif record.body is None:
-            raise DamagedRecord(row.id, record.seq, "its body is gone, and it was not pruned")
+            raise DamagedRecord(row.id, record.seq, "its body is missing although it was not pruned")
         else:
             found.journal += len(record.body)
             if record.kind == Kind.START and said_in(record).get("edited"):
-                found.pinned[1] = "the edited state that this fork begins with"
+                found.pinned[1] = "the edited state that this fork starts with"
     found.bases = bases_of(backend, row)
     records = {b.number for b in found.bodies if b.base and b.there}
     found.sources = sorted(records | {base.number for base in found.bases})
@@ -187,7 +189,7 @@ def _body(record: Record) -> Body:
 
 
 def _loadable(found: Survey) -> list[int]:
-    """The checkpoints that were not pruned and that a load finds all it needs for: a base of their own, or deltas since one."""
+    """Return the checkpoints that were not pruned and that can be loaded: from their own base, or from deltas since one."""
     sources, out, before = set(found.sources), [], 0
     for body in found.bodies:
         if not body.base and (body.number in sources or (before == body.number - 1 and body.there and not body.nothing)):
@@ -198,18 +200,18 @@ def _loadable(found: Survey) -> list[int]:
 
 
 def _pin(found: Survey, labels: Labels, head: str | None) -> None:
-    """What stays whatever the rules say, beside the head."""
+    """Pin the checkpoints that are kept regardless of the rules, besides the head."""
     pinned, row = found.pinned, found.row
     if row.checkpoints and not asked_for(head):
-        pinned.setdefault(int(header_of(head).get("base", 0)), "the run goes on from it")
+        pinned.setdefault(int(header_of(head).get("base", 0)), "the run resumes from it")
     for fork, number in labels.forks.items():
-        pinned.setdefault(number, f"fork {fork} begins here")
+        pinned.setdefault(number, f"fork {fork} starts here")
 
 
 def _prove(found: Survey) -> None:
-    """The newest state must be there, and every body that is not must be in the mark."""
+    """Require that the newest state can be loaded, and that the mark covers every missing body."""
     row = found.row
     kinds = [(b.seq, Kind.BASE.value if b.base else Kind.CHECKPOINT.value) for b in found.bodies if not b.there]
     refuse_vanished(row, kinds, found.mark)
     if row.checkpoints and (not found.points or found.points[-1].number != row.checkpoints):
-        raise Damaged(f"the newest checkpoint of run {row.id!r} cannot be loaded: what it stands on is gone")
+        raise Damaged(f"the newest checkpoint of run {row.id!r} cannot be loaded: data that it depends on is missing")

@@ -1,8 +1,8 @@
-"""Which checkpoints have to go so that no more than `max_bytes` are stored: the oldest first, over all runs that the limit is for.
+"""Choose the checkpoints to drop so that at most `max_bytes` are stored: the oldest first, over all runs that the limit covers.
 
-What a checkpoint weighs is what is free once it has gone, and that depends on the others: a delta stays while a later checkpoint stands on it, a chunk
-while any base of the family reaches it. So each body and each chunk is given the place in the order at which the last one that
-needs it goes, and then they are added up. Bases that pruning adds are left out of it: they only make what stays smaller. Reads only.
+The weight of a checkpoint is the space that is free once it is dropped. It depends on the others: a delta is needed while a later
+checkpoint builds on it, a chunk while any base of the family reaches it. So each body and each chunk gets the rank at which its last user
+is dropped, and the weights are added up by rank. Bases that pruning adds are ignored: they only reduce what is kept. Reads only.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from everstep.store.retention.run_survey import Survey, proved
 
 
 class Member(Shape):
-    """One run that counts: what was decided about it, and whether the limit may have more of it dropped. `place`: that of its creation."""
+    """One run that counts: its decisions, and whether the limit may drop more of it. `position`: that of its creation."""
 
     survey: Survey
     decisions: list[Decision]
     governed: bool
-    place: int
+    position: int
     held: dict[int, set[bytes]]
-    """The chunks that each base reaches; at 0, those that the journal does."""
+    """The chunks that each base reaches; at 0, those that the journal reaches."""
     gone: dict[int, float] = field(default_factory=dict)
-    """When each checkpoint goes: after so many in the order, 0 for those that go anyway, inf for those that stay."""
+    """The rank at which each checkpoint is dropped: 0 for those that are dropped anyway, inf for those that are kept."""
 
 
-def crowded_out(backend: Backend, members: list[Member], other: int, limit: int) -> dict[bytes, set[int]]:
-    """The checkpoints that have to go, by the key of their run. `other`: bytes that count, and that nobody can look into."""
-    order = sorted((at, m.place, d.number, m) for m in members for at, d in _candidates(m))
+def over_size_limit(backend: Backend, members: list[Member], other: int, limit: int) -> dict[bytes, set[int]]:
+    """Return the checkpoints to drop, by the key of their run. `other`: bytes that count but cannot be dropped."""
+    order = sorted((at, m.position, d.number, m) for m in members for at, d in _candidates(m))
     for m in members:
         m.gone = {d.number: inf if d.kept else 0 for d in m.decisions}
     for place, (_, _, number, m) in enumerate(order):
@@ -48,7 +48,7 @@ def crowded_out(backend: Backend, members: list[Member], other: int, limit: int)
 
 
 def _candidates(member: Member) -> Iterator[tuple[int, Decision]]:
-    """What may go, with a time that never falls within a run: order is that of numbers, whatever the clock did."""
+    """Yield candidates, with times made non-decreasing within each run: numbers give the order, not the clock."""
     latest = 0
     for point, decision in zip(member.survey.points, member.decisions, strict=True):
         latest = max(latest, point.at)
@@ -57,14 +57,14 @@ def _candidates(member: Member) -> Iterator[tuple[int, Decision]]:
 
 
 def held_by(backend: Backend, found: Survey, reach: Reach) -> dict[int, set[bytes]]:
-    """The chunks that a run needs, by the base that needs them; those at 0 are needed by its journal."""
+    """Return the chunks that a run needs, by the base that needs them; at 0, those of its journal."""
     journal = [c for record in proved(backend, found.row) if record.kind != Kind.BASE for c in contents_of(record)]
     bases = {source: reach.of([base_content(backend, found, source)]) for source in found.sources}
     return {0: reach.of(journal), **bases}
 
 
 def _weights(backend: Backend, members: list[Member]) -> Iterator[tuple[float, int]]:
-    """When bytes are free, and how many."""
+    """Yield the rank at which bytes become free, and how many."""
     families: dict[bytes, dict[bytes, float]] = {}
     for m in members:
         free = _free(m)
@@ -80,7 +80,7 @@ def _weights(backend: Backend, members: list[Member]) -> Iterator[tuple[float, i
 
 
 def _free(member: Member) -> dict[int, float]:
-    """When the bodies of each checkpoint are free: when all that stand on it have gone. At 0: never."""
+    """Return the rank at which the bodies of each checkpoint become free: when all that depend on it are dropped. At 0: never."""
     found, out, last, before = member.survey, {0: inf}, 0.0, -1
     for number in sorted(found.sizes, reverse=True):
         source = source_of(found.sources, number)
@@ -92,6 +92,6 @@ def _free(member: Member) -> dict[int, float]:
 
 
 def dropped_by_limit(decisions: list[Decision], numbers: set[int], limit: int) -> list[Decision]:
-    """The decisions with those changed that the limit says; what was tagged or forked since that was found out stays."""
+    """Apply the limit to the decisions; checkpoints that were tagged or forked since then are kept."""
     reason = f"max_bytes={limit:,}"
     return [Decision(d.number, False, reason, d.bytes) if d.number in numbers and not d.firm else d for d in decisions]

@@ -1,7 +1,7 @@
-"""Keeps long work beside writers short: many small transactions, with a rest after each.
+"""Keep long background work from blocking writers: many small transactions, with a pause after each.
 
-A writer waits for the transaction that is under way, so the size of the next one follows from how long the last one took. The rest lets a
-writer of another process in, which only looks now and then whether the store is free.
+A writer waits for the current transaction, so the duration of the last one sets the size of the next. The pause lets in writers of other
+processes, which only poll for the lock.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-QUICK, SLOW = 0.005, 0.02  # seconds for one transaction, most of it the disk's
+QUICK, SLOW = 0.005, 0.02  # seconds per transaction, most of it disk time
 _REST, _LONGEST_REST = 0.002, 0.02
 
 
 class Slices:
-    """How much of one kind of work to do at once: never less than `least`, or a slow disk would never see the end of it."""
+    """The amount of work per transaction: never less than `least`, otherwise work on a slow disk would never end."""
 
     def __init__(self, least: int, most: int):
         self.size = least
         self._least, self._most = least, most
 
     def do(self, work: Callable[[], T]) -> T:
-        """One transaction, and a rest."""
+        """Run one transaction, then pause."""
         began = time.monotonic()
         result = work()
         took = time.monotonic() - began

@@ -1,1 +1,1 @@
-"""Going through a run's past: differences, who changed what, forks."""
+"""The past of a run: differences, blame, forks."""

@@ -1,8 +1,8 @@
-"""Which checkpoint last changed a value: read backwards from the deltas, over pruned checkpoints and behind forks.
+"""Finds the checkpoint that last changed a value: reads deltas backwards, across pruned checkpoints and forks.
 
-A splice before it in the same list moves the path with it, so blame follows an item and not a position. A value that was set to what it had
-been is no change. Where the states in between were pruned, or the run that this one was forked from was deleted, the answer says what it
-does not know. Relies on `store.load`, which proves all that is read.
+A splice before the value in the same list moves its path, so blame follows an item and not a position. Setting a value to what it was is
+not a change. If states in between were pruned, or the parent of a fork was deleted, the result says what is unknown. Relies on
+`store.load`, which proves everything that is read.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NOWHERE = (KeyError, IndexError, TypeError, AttributeError)
 
 
 class Blame(Checkpoint):
-    """The checkpoint at which a value is first seen as it is now, and whether it is known to be the one that changed it."""
+    """The oldest checkpoint known to have the current value, and whether it is certain to be the one that changed it."""
 
     __slots__ = ("after", "exact")
 
     def __init__(self, record: Record, exact: bool, after: str | None = None):
         super().__init__(record)
         self.exact = exact
-        """False where the checkpoint that changed the value may also be an older one, whose state is gone."""
+        """False if an older checkpoint, whose state is missing, may have changed the value."""
         self.after = after
-        """The newest ref that is known to have had another value, unless it is the checkpoint just before, or nothing older is known."""
+        """The newest ref known to have another value, unless it is the checkpoint just before; None if nothing older is known."""
 
     def __str__(self) -> str:
         if self.exact:
@@ -45,7 +45,7 @@ class Blame(Checkpoint):
 
 
 class _Older(NamedTuple):
-    """The next older checkpoint whose state is there; `near` if none lies between."""
+    """The next older checkpoint that has a state; `near` if no checkpoint is between."""
 
     run: _Run
     number: int
@@ -53,7 +53,7 @@ class _Older(NamedTuple):
 
 
 class _Run:
-    """One run on the way back: its deltas, read in batches, and what was pruned of it."""
+    """One run on the way back: its deltas, read in batches, and its prune mark."""
 
     def __init__(self, backend: Backend, row: RunRow):
         self.backend = backend
@@ -74,7 +74,7 @@ class _Run:
         return load(self.backend, self.row, number).value
 
     def older(self, number: int) -> tuple[_Older | None, bool]:
-        """The next older checkpoint with a state, here or where this run was forked; without one, whether that is because there never was one."""
+        """Return the next older checkpoint with a state, in this run or its parent; if there is none, whether there never was one."""
         kept = next((n for n in range(number - 1, 0, -1) if self.has_state(n)), None)
         if kept is not None:
             return _Older(self, kept, kept == number - 1), True
@@ -91,7 +91,9 @@ class _Run:
 
 
 def _origin(backend: Backend, row: RunRow) -> tuple[_Run | None, int] | None:
-    """Where a run was forked: None of one that was not; without the run if that is gone, or if its id belongs to another one by now."""
+    """Return where a run was forked: None if it is not a fork; without the run if that was deleted, or if its id now belongs to another
+    one.
+    """
     if row.parent is None or row.parent_number == CHILD:
         return None
     said = said_in(checked(backend, row, 1, 1)[0])
@@ -105,7 +107,7 @@ def _origin(backend: Backend, row: RunRow) -> tuple[_Run | None, int] | None:
 
 
 def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Blame:
-    """The checkpoint, up to a number, that last changed the value at a path."""
+    """Return the checkpoint, up to a number, that last changed the value at a path."""
     run = _Run(backend, row)
     try:
         state = run.state(number)
@@ -128,7 +130,7 @@ def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Bl
 
 
 def _absolute(value: Any, path: Sequence[Any]) -> tuple[Any, ...]:
-    """A path whose positions all count from the beginning. Raises like a look-up if it leads nowhere."""
+    """Return a path whose list positions all count from the beginning. Raises the error of a look-up if it leads nowhere."""
     out: list[Any] = []
     for step in path:
         value = fields_of(value)
@@ -138,9 +140,10 @@ def _absolute(value: Any, path: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _found(old: Any, new: Any, path: tuple[Any, ...], value: Any) -> tuple[Any, ...] | None:
-    """Where an older state has the value of a path in a newer one: there, or where the difference of both says; else None.
+    """Find the path at which an older state has the value of a path in a newer one: the same path, or where their difference says; else
+    None.
 
-    Without the newer one only that path counts: what led from one to the other is known, and it touched the value.
+    Without the newer state only the same path counts: the delta between them is known, and it touched the value.
     """
     if _has(old, path, value):
         return path
@@ -160,7 +163,7 @@ def _has(state: Any, path: tuple[Any, ...], value: Any) -> bool:
 
 
 def _before(ops: list[Op], path: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Where the value at a path was before a delta, or None if the delta touched it."""
+    """Return where the value at a path was before a delta, or None if the delta touched it."""
     for op in reversed(ops):
         target = tuple(op[1])
         depth = len(target)

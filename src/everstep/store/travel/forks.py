@@ -1,6 +1,6 @@
-"""Forks: new runs that begin where another one was, with its journal up to there, so that they can be played back.
+"""Forks: new runs that begin at another run's checkpoint, with its journal up to there, so that they can be replayed.
 
-The records are copied, not referred to: a fork stays whole when its parent is deleted. Chunks are shared by the family.
+Records are copied, not referenced: a fork stays complete when its parent is deleted. The family shares chunks.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.
 
 
 def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None) -> RunRow:
-    """A run that begins at a checkpoint. `mask` is what an edited state goes through before it is stored."""
+    """Create a run that begins at a checkpoint. `mask` is applied to an edited state before it is stored."""
     origin = load.checkpoint_record(backend, row, number)
     return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit, mask)
 
 
 def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
-    """A run of the same workflow that begins just before a recorded step: what came before it is kept, all else runs again."""
+    """Create a run of the same workflow that begins just before a recorded step: earlier results are kept, everything else runs again."""
     records = load.checked_from(backend, row, 1)
     places = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
     if not places:
         known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
-    inside = f"{address}/"  # a step is recorded when it ends, after the steps inside it: to run again it needs them to do so, too
+    inside = f"{address}/"  # a step is recorded when it ends, after the steps inside it: to run it again, they must run again, too
     first = next(r.seq for r in records if r.seq == places[0] or (r.kind in _ENTRIES and r.note is not None and r.note.startswith(inside)))
-    mark = load.prune_mark(backend, row)  # the code of the workflow rebuilds the state: an older one will do, or none
+    mark = load.prune_mark(backend, row)  # the workflow rebuilds the state, so an older one is enough, or none
     saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
     return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
 
 
 def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
-    """What a fork takes over: all of a workflow's journal, of a loop of one's own only the steps that have a key."""
+    """Return the records that a fork copies: a workflow's whole journal; for your own loop, only the steps that have a key."""
     if row.workflow is not None:
         records = load.checked(backend, row, 1, origin.seq - 1)
         if "workflow" in _start_of(records):
@@ -64,7 +64,7 @@ def _make(
         about |= {name: value for name, value in driven_in(said_in(records[0]), records)._asdict().items() if name in about}
     if workflow and edit is not None and origin is not None and not _by_hand(origin):
         raise InvalidArgument(
-            f"{row.id}@{origin.number} was not made by the code of the workflow, so an edited state would be lost: its code rebuilds the state",
+            f"{row.id}@{origin.number} was not made by the workflow's own code, so an edited state would be lost: replay rebuilds the state",
             remedy="Fork at a checkpoint that the workflow asks for, or run a step again: store.resume(run_id, from_step=...).",
         )
     child = new_row(
@@ -94,13 +94,13 @@ def _make(
 
 
 def _start_of(records: list[Record]) -> dict[str, Any]:
-    """What the first record of a workflow's run says about it."""
+    """Return the workflow data in the first record of a run."""
     said = said_in(records[0]) if records and records[0].seq == 1 else {}
     return {k: said[k] for k in ("workflow", "version", "input", "input_digest", "definition") if k in said}
 
 
 def _saves(records: list[Record], origin: Record | None) -> int:
-    """How often the program had asked for a checkpoint by then. A fork's own first one was asked for by nobody, and stands for those before it."""
+    """Count the checkpoints that the program had asked for by then. The first one of a fork replaces those before it and was not asked for."""
     said = said_in(records[0])
     saves = {r.seq for r in (*records, origin) if r is not None and r.kind == Kind.CHECKPOINT and _by_hand(r)}
     made = len(saves)
@@ -110,7 +110,7 @@ def _saves(records: list[Record], origin: Record | None) -> int:
 
 
 def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record], saves: int) -> tuple[list[Any], Chunks]:
-    """The states that were put in place of the program's own at earlier forks, each with the save where that was, as far as they are taken over."""
+    """Return the edited states of earlier forks that this fork keeps, each with the number of the save that it replaced."""
     said = said_in(records[0])
     edits = [edit for edit in said.get("edits", ()) if edit[0] < saves]
     place = int(said.get("saves", 0)) - 1
@@ -121,7 +121,7 @@ def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record],
 
 
 def _again(everything: list[Record], records: list[Record]) -> list[str]:
-    """The steps whose newest record is a failure that failed the run: they run again, in a fork as in the run itself."""
+    """Return the steps whose newest record is a failure that failed the run: they run again, in a fork as in the run itself."""
     newest = {r.note: r.seq for r in records if r.kind == Kind.STEP}
     found: dict[str, None] = {}
     latest: dict[str | None, int] = {}
@@ -152,8 +152,8 @@ def _edited(state: Any, edit: Edit | None) -> Any:
         changed = edit(state)
         return state if changed is None else changed
     if not isinstance(edit, Mapping):
-        raise InvalidArgument(f"{edit!r:.60} is no edit", remedy="Give a dict of top-level keys, or a function.")
+        raise InvalidArgument(f"edit must be a dict of top-level keys or a function, got {edit!r:.60}")
     if not isinstance(state, dict):
-        raise InvalidArgument(f"the state is a {type(state).__name__}, so keys cannot be set in it", remedy="Give a function as edit=.")
+        raise InvalidArgument(f"the state is a {type(state).__name__}, which has no keys to set", remedy="Use a function as edit=.")
     state.update(edit)
     return state

@@ -1,4 +1,4 @@
-"""What happened to a state: differences between checkpoints."""
+"""Differences between checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everstep.store.load import load_two
 
 
 def diff(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> list[Change]:
-    """The changes from one checkpoint to another: what differs between the two states, whatever was done in between."""
+    """Return the changes from one checkpoint to another: the differences of the two states, whatever happened in between."""
     old, new = load_two(backend, a, b)
     found = between(old.value, new.value)
     if not old.objects and not new.objects:

@@ -1,1 +1,1 @@
-"""Proving a store whole, and judging how it is kept."""
+"""Verification of a store, and checks of how it is configured and kept."""

@@ -1,10 +1,9 @@
-"""The chunks of one family, each of them read, unwrapped, hashed and decoded once, however many bases share it.
+"""The chunks of one family. Each is read, unwrapped, hashed and decoded once, no matter how many bases share it.
 
-What a reference stands for is proved from the top down: indexes name chunks whose counts add up, segments are lists or pairs, and what
-these refer to in turn is proved alike. A node that was proved is not looked at again. Reading anything a second time is paid from an
-allowance that every proved byte adds to, so that all work and memory together stay in proportion to the bytes stored, also where an
-enemy has a few chunks stand for very much. Relies on a backend for frames and on `snapshot.loader` for what they mean. Reports damage,
-never repairs it.
+References are proved from the top down: indexes must name chunks whose counts add up, segments must be lists or pairs, and everything that
+these refer to is proved in the same way. A proved node is not checked again. A second read of anything is paid from an allowance that grows
+with every proved byte, so total work and memory stay in proportion to the bytes stored, even if an attacker makes a few chunks represent a
+huge value. Relies on a backend for frames and on `snapshot.loader` for their meaning. Reports damage, never repairs it.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from everstep.snapshot.loader import Entry, entries_of, parse_reference
 from everstep.store.progress import Pace
 
 Node = tuple[str, int, bytes]  # kind of the reference above it, level, digest
-Wanted = tuple[Node, int]  # and how many items, keys or bytes should be below it
+Wanted = tuple[Node, int]  # plus the number of items, keys or bytes expected below it
 _KINDS = frozenset("ldsbav")
 _WAVE = 64
 _RECENT_BYTES = 16 * 1024 * 1024
 _FREE_BYTES = 4 * 1024 * 1024
 _MOST_INDEXES = 4096
-_ENTRY_COST = 32  # of an index, in bytes of the allowance
-_LIGHTER = 64  # so many bytes of memory count as one that is read
+_ENTRY_COST = 32  # of one index entry, in bytes of the allowance
+_LIGHTER = 64  # this many bytes of memory count as one byte read
 
 
 class TooDear(Exception):
-    """To read it again would cost more than has been earned."""
+    """Raised when a second read would cost more than the allowance has left."""
 
 
 class Allowance:
-    """What may be spent on reading things a second time, in stored bytes. A small store never comes to the end of it."""
+    """The budget for reading things a second time, in stored bytes. A small store never exhausts it."""
 
     def __init__(self) -> None:
         self._left = _FREE_BYTES
@@ -54,7 +53,7 @@ class Allowance:
 
 
 class Recent:
-    """Contents that were read last, of whatever family: the same digest is the same content."""
+    """The most recently read contents, of any family: the same digest means the same content."""
 
     def __init__(self) -> None:
         self._contents: OrderedDict[bytes, bytes] = OrderedDict()
@@ -72,7 +71,7 @@ class Recent:
 
 
 class Chunks:
-    """The chunks of one family, and what is known of them by now."""
+    """The chunks of one family, and what has been proved about them so far."""
 
     def __init__(self, backend: Backend, family: bytes, pace: Pace, allowance: Allowance, recent: Recent):
         self._backend = backend
@@ -80,18 +79,18 @@ class Chunks:
         self._pace = pace
         self._allowance = allowance
         self._recent = recent
-        # Asked for before anything is proved: what others write from now on is not taken for unreachable.
+        # Read before anything is proved, so that chunks that others write from now on do not count as unreachable.
         self._sizes = backend.chunk_sizes(family)
         self._proved: dict[Node, int] = {}
         self._reached: set[bytes] = set()
-        self._joined: set[Node] = set()  # texts and values in pieces that were decoded as a whole
-        self._pieces: list[Wanted] = []  # those that are still to be
-        self._costs: dict[bytes, int] = {}  # of having the value of a chunk in memory
+        self._joined: set[Node] = set()  # texts and values in pieces that have been decoded as a whole
+        self._pieces: list[Wanted] = []  # texts and values that still have to be
+        self._costs: dict[bytes, int] = {}  # of keeping the value of a chunk in memory
         self._indexes: dict[bytes, list[Entry]] = {}
-        self.certain = True  # whether everything that can be reached was found
+        self.certain = True  # whether every reachable chunk was found
 
     def prove(self, root: bytes) -> list[Damaged]:
-        """Prove all that a base, or a result in chunks, refers to and that was not proved before; gives what is wrong."""
+        """Prove everything that a base, or a result in chunks, refers to and that was not proved before; return the faults."""
         faults: list[Damaged] = []
         try:
             waiting = self._references(root)
@@ -105,9 +104,9 @@ class Chunks:
         return faults
 
     def _descend(self, waiting: list[Wanted], faults: list[Damaged]) -> None:
-        """Prove nodes and all below them; a damaged one leaves the others alone."""
+        """Prove nodes and everything below them; a damaged node does not stop the others."""
         above: dict[Node, list[Node]] = {}
-        bad: set[Node] = set()  # once is enough: an enemy names a bad one a thousand times, a thousand times over
+        bad: set[Node] = set()  # check each once: an attacker can name a bad node a million times
         while waiting:
             wave = waiting[-_WAVE:]
             del waiting[-_WAVE:]
@@ -129,7 +128,7 @@ class Chunks:
                     self._doubt(node, above, bad)
 
     def _doubt(self, node: Node, above: dict[Node, list[Node]], bad: set[Node]) -> None:
-        """What stands above a damaged node does not count as proved, so that every base that reaches it is told of."""
+        """Drop the proof of all nodes above a damaged one, so that every base that reaches it is reported."""
         doubtful = [node]
         while doubtful:
             one = doubtful.pop()
@@ -138,7 +137,7 @@ class Chunks:
             doubtful += above.pop(one, ())
 
     def _look(self, node: Node, frame: bytes | None) -> tuple[int, list[Wanted]]:
-        """How much there is below a node, and the nodes there."""
+        """Return the amount of content below a node, and the nodes there."""
         kind, level, digest = node
         content = self._content(digest, frame)
         if level:
@@ -149,14 +148,14 @@ class Chunks:
         try:
             items, wanted = self._decoded(content)
             if type(items) is not list:
-                raise DamagedChunk(digest, "it is no segment")
+                raise DamagedChunk(digest, "it is not a segment")
             return len(items if kind == "l" else dict(zip(items[::2], items[1::2], strict=True))), wanted
         except (DamagedFrame, TypeError, ValueError) as error:
-            raise DamagedChunk(digest, f"it is no segment: {error}") from error
+            raise DamagedChunk(digest, f"it is not a segment: {error}") from error
 
     def _content(self, digest: bytes, frame: bytes | None) -> bytes:
         if frame is not None and digest not in self._reached:
-            self._reached.add(digest)  # whatever it is like
+            self._reached.add(digest)  # even if it turns out to be damaged
             self._allowance.earn(len(frame))
         content = checked_content(digest, frame, self._backend.framer)
         self._recent.add(digest, content)
@@ -171,7 +170,7 @@ class Chunks:
         return self._decoded(content)[1]
 
     def _decoded(self, content: bytes) -> tuple[Any, list[Wanted]]:
-        """A value with nothing where its references stand, and these."""
+        """Return a value without its references, and the references."""
         wanted: list[Wanted] = []
 
         def note(data: bytes) -> None:
@@ -186,7 +185,7 @@ class Chunks:
         return Decoder(note).decode(content), wanted
 
     def _join(self) -> list[Wanted]:
-        """Decode texts and values whose pieces are proved by now, as a whole: a cut may fall inside a character. Gives what they refer to."""
+        """Decode texts and values whose pieces are all proved, as a whole: a cut may fall inside a character. Return their references."""
         wanted: list[Wanted] = []
         while self._pieces:
             node, count = self._pieces.pop()
@@ -194,7 +193,7 @@ class Chunks:
                 continue
             try:
                 data = b"".join(self.again([digest for digest, _ in self.leaves(count, *node[1:])]))
-            except TooDear:  # its bytes are proved all the same
+            except TooDear:  # its bytes are proved anyway
                 self.certain = self.certain and node[0] == "s"
                 continue
             if node[0] == "v":
@@ -205,7 +204,7 @@ class Chunks:
         return wanted
 
     def leaves(self, count: int, level: int, digest: bytes) -> list[Entry]:
-        """The entries of the lowest level below a reference that was proved."""
+        """Return the entries of the lowest level below a proved reference."""
         entries: list[Entry] = [(digest, count)] if digest else []
         for _ in range(level):
             below: list[Entry] = []
@@ -221,7 +220,7 @@ class Chunks:
         return entries
 
     def again(self, digests: Sequence[bytes]) -> list[bytes]:
-        """The contents of chunks that were proved before, as far as there is enough left to pay for them."""
+        """Return the contents of proved chunks. Raises `TooDear` if the allowance does not cover them."""
         found = {digest: content for digest in digests if (content := self._recent.get(digest)) is not None}
         if missing := [digest for digest in dict.fromkeys(digests) if digest not in found]:
             self._allowance.spend(sum(self._sizes.get(digest, 0) for digest in missing))
@@ -237,15 +236,15 @@ class Chunks:
 
     @property
     def count(self) -> int:
-        """How many chunks were looked at."""
+        """The number of chunks that were checked."""
         return len(self._reached)
 
     def unreachable(self) -> dict[bytes, int]:
-        """The chunks that nothing has led to, with their bytes."""
+        """Return the chunks that nothing refers to, with their sizes in bytes."""
         return {digest: size for digest, size in self._sizes.items() if digest not in self._reached}
 
     def prove_alone(self, digests: Iterable[bytes]) -> Iterator[DamagedChunk]:
-        """Prove frames and names of chunks that nothing refers to. One that is gone by now was swept."""
+        """Check frames and digests of chunks that nothing refers to. A chunk that is missing by now was freed by gc."""
         left = iter(digests)
         while wave := list(islice(left, _WAVE)):
             for digest, frame in self._read(wave).items():
@@ -256,7 +255,7 @@ class Chunks:
 
 
 def checked_content(digest: bytes, frame: bytes | None, framer: Opener) -> bytes:
-    """The content of a chunk, if it is the one that has this name."""
+    """Return the content of a chunk after checking it against its digest."""
     if frame is None:
         raise DamagedChunk(digest, "it is not stored")
     try:
@@ -273,15 +272,15 @@ def _entries(digest: bytes, content: bytes) -> list[Entry]:
     try:
         return entries_of(content)
     except DamagedFrame as error:
-        raise DamagedChunk(digest, f"it is no index: {error.message}") from error
+        raise DamagedChunk(digest, f"it is not an index: {error.message}") from error
 
 
 def _text(digest: bytes, data: bytes) -> None:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        raise DamagedChunk(digest, f"the text below it is no UTF-8: {error}") from error
+        raise DamagedChunk(digest, f"the text below it is not UTF-8: {error}") from error
 
 
 def _miscounted(node: Node, n: int) -> DamagedChunk:
-    return DamagedChunk(node[2], f"{n} items, keys or bytes should be below it, and there are others")
+    return DamagedChunk(node[2], f"its reference counts {n} items, keys or bytes, its content has another number")

@@ -1,7 +1,7 @@
-"""Looks for what is unsafe, wasteful or left over in a store, and says what to do about it. Reads only, and never fails for damage.
+"""Report unsafe settings, waste and leftovers of a store, with remedies. Reads only, and never fails because of damage.
 
-The backend tells about its engine and its place (`Upkeep.health`); the rest is read from runs, manifest and facts. It looks at settings
-and leftovers; whether the data is whole is a matter of `verify`, of which it says when it was last done.
+The backend describes its engine and location (`Upkeep.health`); the rest is read from runs, manifest and properties. Doctor checks settings
+and leftovers. `verify` checks the data itself; doctor reports when that was last done.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _OLD_US = 30 * _DAY_US
 _IDLE_MINUTES = 10
 
 
-_NAMES = {"verified": "verify", "cleaned": "cleanup"}  # the findings of parts that are named otherwise
+_NAMES = {"verified": "verify", "cleaned": "cleanup"}  # findings whose name differs from the name of their part
 
 
 class _Seen(Shape):
-    """What a walk over all runs came to."""
+    """Totals of a walk over all runs."""
 
     runs: list[tuple[int, RunRow]] = field(default_factory=list)
-    """Those with the most stored, with their places."""
+    """The largest ones, with their positions."""
     statuses: Counter[str] = field(default_factory=Counter)
     stale: list[str] = field(default_factory=list)
-    """Runs whose lease is held by nobody who lives."""
+    """Runs whose lease belongs to a dead worker."""
     left: list[str] = field(default_factory=list)
-    """Runs that are called running, and nobody drives them."""
+    """Runs that are marked running although no process runs them."""
     newest: int = 0
     stored: int = 0
 
@@ -85,13 +85,15 @@ class _Doctor:
 
     def _system(self) -> Iterator[Finding]:
         if "path" not in self._health:
-            return  # a server or memory: nothing here depends on this system
+            return  # a server or memory: does not depend on this operating system
         name, tested = system.name(), " and ".join(system.TESTED)
         sync = "F_FULLFSYNC" if system.needs_full_sync() else "fsync"
-        boot = "each boot has an id" if clocks.clock.boot_id() != system.UNKNOWN_BOOT else "boots have no id, so leases end by lock or time"
-        paths = "noticed" if system.has_marks() else "noticed for hard links only"
-        said = f"{name}: {sync} writes to the disk, {boot}, a second path to the store is {paths}"
-        yield Finding("ok", "system", said if name in system.TESTED else f"{said}; the test suites were run on {tested} only")
+        boot = (
+            "each boot has an id" if clocks.clock.boot_id() != system.UNKNOWN_BOOT else "boots have no id, so leases end by lock or by time"
+        )
+        paths = "noticed" if system.has_marks() else "noticed only if it is a hard link"
+        said = f"{name}: saves are synced with {sync}, {boot}, a second path to the store is {paths}"
+        yield Finding("ok", "system", said if name in system.TESTED else f"{said}; the test suites run only on {tested}")
 
     def _engine(self) -> Iterator[Finding]:
         health = self._health
@@ -99,28 +101,28 @@ class _Doctor:
             yield _engine_version(str(health.get("engine")), str(version))
         if mode := health.get("journal_mode"):
             good = mode == "wal"
-            remedy = None if good else "Open it once where it can be written: Everstep sets it to wal."
+            remedy = None if good else "Open the store once with write access: Everstep then sets it to wal."
             yield Finding("ok" if good else "warn", "journal mode", f"the journal mode is {mode}", remedy)
         if sync := health.get("synchronous"):
             good = sync in ("full", "extra")
-            remedy = str(health.get("sync_remedy", "Update Everstep, or find out who changes it."))
-            said = "every commit is synced" if good else f"{_sync(health)}: a save that returned may be lost when the power fails"
+            remedy = str(health.get("sync_remedy", "Update Everstep, or find the program that changes this setting."))
+            said = "every commit is synced" if good else f"{_sync(health)}: a power failure may lose saves that have returned"
             yield Finding("ok" if good else "bad", "sync", said, None if good else remedy)
         if health.get("read_only"):
-            remedy = str(health.get("write_remedy", "Check who owns the file and its folder."))
-            yield Finding("warn", "writing", f"the store cannot be written: {health['read_only']}", remedy)
+            remedy = str(health.get("write_remedy", "Check the owner of the file and of its folder."))
+            yield Finding("warn", "writing", f"the store is not writable: {health['read_only']}", remedy)
         yield from server.findings(health)
 
     def _place(self) -> Iterator[Finding]:
         kind, health = self._health.get("file_system"), self._health
         if health.get("network"):
-            said = f"it lies on a network file system ({kind}), where locks and shared memory do not work as SQLite needs them"
-            yield Finding("bad", "file system", said, "Move the store to a disk of the machine that uses it.")
+            said = f"the store is on a network file system ({kind}), where locks and shared memory do not work as SQLite needs"
+            yield Finding("bad", "file system", said, "Move the store to a local disk of the machine that uses it.")
         elif health.get("volatile"):
-            said = f"it lies in memory ({kind or health.get('engine')}) and is gone when the machine or the program ends"
-            yield Finding("warn", "file system", said, "Move it to a disk, unless that is meant.")
+            said = f"the store is in memory ({kind or health.get('engine')}) and is lost when the machine or the program stops"
+            yield Finding("warn", "file system", said, "Move it to a disk, unless this is intended.")
         elif "network" in health:
-            yield Finding("ok", "file system", f"it lies on a local file system ({kind or 'of a kind that the system does not tell'})")
+            yield Finding("ok", "file system", f"the store is on a local file system ({kind or 'of unknown type'})")
         if "file_mode" in health:
             yield _permissions(int(health["file_mode"]), int(health.get("folder_mode", 0o700)))
 
@@ -129,25 +131,25 @@ class _Doctor:
         if "disk_free" in health:
             free = int(health["disk_free"])
             level: Level = "bad" if free < _LEAST_FREE else "warn" if free < _LITTLE_FREE else "ok"
-            remedy = None if level == "ok" else "Make room: store.cleanup() gives back what retention does not keep."
-            yield Finding(level, "free space", f"{shown_size(free)} are free on its disk", remedy)
+            remedy = None if level == "ok" else "Free disk space: store.cleanup() removes everything that retention does not keep."
+            yield Finding(level, "free space", f"{shown_size(free)} free on the store's disk", remedy)
         if "free_pages" in health:
             free = int(health["free_pages"]) * int(health["page_size"])
             whole = int(health["pages"]) * int(health["page_size"])
             much = free > max(_LEAST_FREE, whole // 4)
-            said = f"{shown_size(free)} of the file's {shown_size(whole)} hold nothing"
-            yield Finding("warn" if much else "ok", "free pages", said, "store.gc() gives them back to the system." if much else None)
+            said = f"{shown_size(free)} of {shown_size(whole)} in the file are unused"
+            yield Finding("warn" if much else "ok", "free pages", said, "store.gc() returns them to the system." if much else None)
         if int(health.get("wal_bytes") or 0) > _LARGE_WAL:
-            said = f"the WAL has {shown_size(int(health['wal_bytes']))}: somebody reads without end, and it cannot be merged"
-            yield Finding("warn", "wal", said, "End programs that read the store for hours.")
+            said = f"the WAL has grown to {shown_size(int(health['wal_bytes']))}: a long-running reader prevents a checkpoint"
+            yield Finding("warn", "wal", said, "Stop programs that keep reading the store for hours.")
 
     def _left_behind(self) -> Iterator[Finding]:
-        """Copies that a killed creation or repair could not remove: they may hold everything that is in a store."""
+        """Find copies that a killed creation or repair left behind: they may contain all data of a store."""
         if left := self._health.get("left_behind"):
             from shlex import quote
 
             files = "1 file" if len(left) == 1 else f"{len(left)} files"
-            said = f"{files} ({shown_size(sum(left.values()))}) of a creation or repair that was killed lie in its folder"
+            said = f"{files} ({shown_size(sum(left.values()))}) of a killed creation or repair are left in its folder"
             yield Finding("warn", "leftovers", said, "Remove them; no run needs them: rm " + " ".join(map(quote, left)))
 
     def _witness(self) -> Iterator[Finding]:
@@ -155,40 +157,42 @@ class _Doctor:
             return
         seen, writes = self._health["seen"], self._health.get("writes")
         if seen is None:
-            said = "nothing is noted yet of what was seen here, so that an older file in its place would not be noticed"
+            said = "this machine has not recorded the store yet, so a rollback to an older file would not be noticed"
             yield Finding("ok", "witness", said)
         elif isinstance(writes, int) and seen > writes:
-            said = f"{seen - writes} writes that were seen here are not in the store: an older file was put back"
-            yield Finding("bad", "witness", said, "Put the newer file and its -wal back, or open it with accept_older=True.")
+            said = f"{seen - writes} writes that this machine has seen are missing from the store: an older file was put back"
+            yield Finding("bad", "witness", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
         else:
-            yield Finding("ok", "witness", "an older file in its place would be noticed")
+            yield Finding("ok", "witness", "a rollback to an older file would be noticed")
 
     def _manifest(self) -> Iterator[Finding]:
         census = self._backend.census()
         whole = census.total == census.found_total and census.runs == census.found_runs
         if whole and census.places == census.found_runs + census.tombstones:
-            yield Finding("ok", "manifest", f"no run is missing: {census.runs} are there, {census.tombstones} were deleted")
+            yield Finding("ok", "manifest", f"no run is missing: {census.runs} present, {census.tombstones} deleted")
         else:
-            said = "the runs are not those that the manifest was made of"
-            yield Finding("bad", "manifest", said, "store.verify('full') lists all damage; everstep.repair writes a good store from it.")
+            said = "the runs do not match the manifest"
+            yield Finding("bad", "manifest", said, "store.verify('full') lists all damage; everstep.repair writes a new good store.")
 
     def _runs(self) -> Iterator[Finding]:
         self._walk()
         seen = self._seen
         ahead = seen.newest - self._now
         if ahead > 1_000_000:
-            said = f"the newest record is from {ahead // 1_000_000:,} seconds after now: the clock was set back"
+            said = f"the newest record is {ahead // 1_000_000:,} seconds in the future: the clock was set back"
             yield Finding(
-                "warn", "clock", f"{said}; the order of records does not depend on it, what is kept by age does", "Set the clock."
+                "warn", "clock", f"{said}; the order of records does not depend on the clock, retention by age does", "Set the clock."
             )
         else:
             yield Finding("ok", "clock", "no record is from the future")
         yield _unfinished(seen)
         if seen.stale:
             said = f"{_some(seen.stale)} held by workers that have died"
-            yield Finding("warn", "leases", said, "Nothing need be done: who opens or resumes such a run takes it over at once.")
+            yield Finding(
+                "warn", "leases", said, "No action needed: the next process that opens or resumes such a run takes it over at once."
+            )
         else:
-            yield Finding("ok", "leases", "nobody who died holds a run")
+            yield Finding("ok", "leases", "no dead worker holds a run")
 
     def _walk(self) -> None:
         seen, after = self._seen, 0
@@ -203,25 +207,25 @@ class _Doctor:
                     seen.stale.append(row.id)
                 if (
                     row.status == Status.RUNNING.value and not driven and self._backend.place(row.id) is None
-                ):  # else a worker goes on with it
+                ):  # otherwise a worker will resume it
                     seen.left.append(row.id)
             seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]
             if len(rows) < _AT_ONCE:
                 return
 
     def _queues(self) -> Iterator[Finding]:
-        """Whether somebody takes what is ready. A queue with a rate may be full for long, and is not looked at."""
+        """Check that ready runs are being claimed. A queue with a rate may be full for a long time, so it is skipped."""
         for depth in self._backend.depths(_IDLE_MINUTES):
             late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
             busy = depth.running or any(minute[0] for minute in depth.minutes)
             if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
                 ready = "1 run is" if depth.ready == 1 else f"{depth.ready:,} runs are"
-                said = f"{ready} ready in queue {depth.queue!r}, and none was taken in {_IDLE_MINUTES} minutes"
+                said = f"{ready} ready in queue {depth.queue!r}, but no worker has claimed a run for {_IDLE_MINUTES} minutes"
                 yield Finding(
                     "warn",
                     "queues",
                     said,
-                    f"Start a worker that knows their workflows: everstep worker --queue {depth.queue} --import MODULE.",
+                    f"Start a worker that has their workflows: everstep worker --queue {depth.queue} --import MODULE.",
                 )
 
     def _size(self) -> Iterator[Finding]:
@@ -230,18 +234,16 @@ class _Doctor:
         disk = f" ({shown_size(stats['file_bytes'])} on disk)" if stats["file_bytes"] else ""
         naive = naive_size(self._backend, self._framer, [row for _, row in self._seen.runs], self._seen.stored)
         if naive is None:
-            yield Finding("ok", "size", f"{shown_size(stored)} are stored{disk}; there is no checkpoint yet to compare with")
+            yield Finding("ok", "size", f"{shown_size(stored)} stored{disk}; no checkpoint yet to compare with")
         else:
-            yield Finding("ok", "size", f"{shown_size(stored)} are stored{disk}; {naive.sentence(stored)}")
+            yield Finding("ok", "size", f"{shown_size(stored)} stored{disk}; {naive.sentence(stored)}")
 
     def _verified(self) -> Iterator[Finding]:
         facts = {name.removeprefix("verify."): _read(value) for name, value in self._backend.facts("verify.").items()}
         known = {depth: said for depth, said in facts.items() if type(said.get("at")) is int}
         remedy = "store.verify('full')"
         if not known:
-            yield Finding(
-                "warn" if self._seen.statuses else "ok", "verify", "it was never verified", remedy if self._seen.statuses else None
-            )
+            yield Finding("warn" if self._seen.statuses else "ok", "verify", "never verified", remedy if self._seen.statuses else None)
             return
         bad = [depth for depth, said in known.items() if not said.get("ok")]
         words = [f"{depth} {self._ago(said['at'])}{_how(said)}" for depth, said in sorted(known.items(), key=lambda item: -item[1]["at"])]
@@ -255,13 +257,13 @@ class _Doctor:
         if type(said.get("at")) is int:
             freed = f", {shown_size(said['freed'])} freed" if type(said.get("freed")) is int else ""
             troubled = bool(said.get("problems"))
-            remedy = "store.cleanup() says what is damaged, and leaves it alone." if troubled else None
+            remedy = "store.cleanup() reports damaged data and does not touch it." if troubled else None
             sentence = f"last cleaned up {self._ago(said['at'])}{freed}{', with problems' if troubled else ''}"
             yield Finding("warn" if troubled else "ok", "cleanup", sentence, remedy)
         elif policies:
-            yield Finding("warn", "cleanup", f"{policies} retentions are set, and it was never cleaned up", "store.cleanup()")
+            yield Finding("warn", "cleanup", f"{policies} retentions are set, but clean-up has never run", "store.cleanup()")
         else:
-            yield Finding("ok", "cleanup", "everything is kept: no retention is set, and it was never cleaned up")
+            yield Finding("ok", "cleanup", "everything is kept: no retention is set, and clean-up has never run")
 
     def _ago(self, at: int) -> str:
         days = (self._now - at) // _DAY_US
@@ -276,7 +278,7 @@ def _engine_version(engine: str, version: str) -> Finding:
     numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
     if engine != "SQLite" or numbers >= _SAFE_SQLITE:
         return Finding("ok", "engine", f"{engine} {version}")
-    said = f"SQLite {version} can damage a store when its WAL starts anew; that was mended in {'.'.join(map(str, _SAFE_SQLITE))}"
+    said = f"SQLite {version} can damage a store when it restarts its WAL; fixed in {'.'.join(map(str, _SAFE_SQLITE))}"
     return Finding("warn", "engine", said, "Install a newer apsw, which brings its own SQLite.")
 
 
@@ -287,21 +289,21 @@ def _sync(health: dict[str, Any]) -> str:
 def _permissions(file: int, folder: int) -> Finding:
     wrong = []
     if file & 0o077:
-        wrong.append(f"others may read or write the file (mode {file:o})")
+        wrong.append(f"other users may read or write the file (mode {file:o})")
     if folder & 0o022 and not folder & 0o1000:
-        wrong.append(f"others may put another file in its place (mode {folder:o} of the folder)")
+        wrong.append(f"other users may replace the file (mode {folder:o} of the folder)")
     if wrong:
-        return Finding("warn", "permissions", " and ".join(wrong), "chmod 600 for the file, 700 for its folder.")
-    return Finding("ok", "permissions", "only its owner may read and write it")
+        return Finding("warn", "permissions", " and ".join(wrong), "Use chmod 600 for the file and chmod 700 for its folder.")
+    return Finding("ok", "permissions", "only the owner may read and write the file")
 
 
 def _unfinished(seen: _Seen) -> Finding:
     words = ", ".join(f"{seen.statuses[status]} {status}" for status in _UNFINISHED if seen.statuses[status])
     if not words:
-        return Finding("ok", "unfinished runs", "there is none")
+        return Finding("ok", "unfinished runs", "none")
     if seen.left:
-        said = f"{words}; {_some(seen.left)} called running, and nobody drives them"
-        return Finding("warn", "unfinished runs", said, "Resume them, or cancel them: store.resume(run_id), store.cancel(run_id).")
+        said = f"{words}; {_some(seen.left)} marked running, but no process runs {'them' if len(seen.left) > 1 else 'it'}"
+        return Finding("warn", "unfinished runs", said, "Resume or cancel them: store.resume(run_id), store.cancel(run_id).")
     return Finding("ok", "unfinished runs", words)
 
 
@@ -313,11 +315,11 @@ def _some(names: list[str]) -> str:
 def _how(said: dict[str, Any]) -> str:
     if not said.get("ok"):
         return f" with {said.get('problems', 'some')} problems"
-    return "" if said.get("complete", True) else " (not to the end)"
+    return "" if said.get("complete", True) else " (incomplete)"
 
 
 def _read(text: str) -> dict[str, Any]:
-    """A fact, if it is what was written. Facts are labels: one that is not is as good as none."""
+    """Parse a property as JSON. Properties are labels: an invalid one counts as absent."""
     try:
         said = json.loads(text)
     except ValueError:

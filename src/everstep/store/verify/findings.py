@@ -1,4 +1,4 @@
-"""What `Store.doctor` hands out: findings, each with how bad it is, a sentence and what to do about it. Plain data."""
+"""The findings of `Store.doctor`, each with a level, a sentence and a remedy. Plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEVELS: tuple[Level, ...] = ("ok", "warn", "bad")
 
 
 class Finding(Shape, frozen=True):
-    """One thing that was looked at. `remedy` is None where nothing has to be done."""
+    """The result of one check. `remedy` is None if there is nothing to do."""
 
     level: Level
     name: str
@@ -30,7 +30,7 @@ class Checkup(Shape):
 
     @property
     def level(self) -> Level:
-        """That of the worst finding."""
+        """The level of the worst finding."""
         return max((finding.level for finding in self.findings), key=_LEVELS.index, default="ok")
 
     @property

@@ -1,7 +1,7 @@
-"""How large a store would be that kept a full copy of the state at every checkpoint. An estimate from a few states; reads only.
+"""Estimate how large the store would be with a full copy of the state at every checkpoint. Samples a few states; reads only.
 
-Of the runs with the most stored, some checkpoints spread over the run are loaded, encoded and compressed as a store would. Between
-two of them the size is taken to change evenly. What was not looked at is taken to be like what was, in proportion to the bytes stored.
+Of the largest runs, some checkpoints spread over the run are loaded, encoded and compressed as a store would do. The size is assumed to
+change evenly between two of them. The rest of the store is assumed to be like the sample, in proportion to the bytes stored.
 """
 
 from __future__ import annotations
@@ -20,28 +20,26 @@ from everstep.store import load
 
 _MOST_US = 1_000_000
 _MOST_RUNS = 20
-_ROUNDS = ((1.0, 0.0), (0.5,), (0.25, 0.75))  # where in a run: its ends first, and more as long as there is time
+_ROUNDS = ((1.0, 0.0), (0.5,), (0.25, 0.75))  # positions in a run: its ends first, then more while there is time
 
 
 class Naive(Shape):
-    """What full copies would take, and what that is known from."""
+    """The estimated size of full copies, and the sample behind it."""
 
     bytes: int
     states: int
     runs: int
     share: float
-    """The part of all stored bytes that belongs to the runs that were looked at."""
+    """The part of all stored bytes that belongs to the sampled runs."""
 
     def sentence(self, stored: int) -> str:
         times = f", {self.bytes / stored:,.1f} times as much" if stored else ""
-        looked = f"{self.states} states of {self.runs} runs, which have {self.share:.0%} of what was stored"
-        return (
-            f"a full copy of every checkpoint would take about {shown_size(self.bytes)}{times} (estimated from {looked}; compressed alike)"
-        )
+        looked = f"{self.states} states of {self.runs} runs, which hold {self.share:.0%} of the stored bytes"
+        return f"full copies of every checkpoint would take about {shown_size(self.bytes)}{times} (estimated from {looked}; compressed the same way)"
 
 
 def naive_size(backend: Backend, framer: Framer, rows: Sequence[RunRow], stored: int) -> Naive | None:
-    """`rows` are the runs to look at, the largest first; `stored` the bytes that all runs have stored. None without a checkpoint."""
+    """Return the estimate; None if there is no checkpoint. `rows` are the runs to sample, largest first; `stored` is the sum over all runs."""
     marks = {row.id: backend.pruned(row.id) for row in rows[:_MOST_RUNS] if row.checkpoints}
     runs = [row for row in rows[:_MOST_RUNS] if row.checkpoints]
     sizes: dict[str, dict[int, int]] = {row.id: {} for row in runs}
@@ -62,7 +60,7 @@ def naive_size(backend: Backend, framer: Framer, rows: Sequence[RunRow], stored:
 
 
 def _size(backend: Backend, framer: Framer, row: RunRow, number: int, mark: Pruned | None) -> dict[int, int]:
-    """The bytes of a full copy at a checkpoint, by its number; nothing if it was pruned or is damaged."""
+    """Return the size of a full copy at a checkpoint, by its number; empty if it was pruned or is damaged."""
     if mark is not None and not mark.has_state(number):
         return {}
     try:
@@ -79,7 +77,7 @@ def _copy_size(framer: Framer, data: bytes) -> int:
 
 
 def _average(sizes: dict[int, int]) -> float:
-    """The mean over all checkpoints from the first to the last one that is known."""
+    """The mean over all checkpoints from the first to the last known one."""
     points = sorted(sizes.items())
     if len(points) == 1:
         return float(points[0][1])
@@ -92,7 +90,7 @@ def _pruned(mark: Pruned | None) -> int:
 
 
 def shown_size(size: int) -> str:
-    """Bytes for people."""
+    """Format a number of bytes for people."""
     amount = float(size)
     for unit in ("bytes", "KB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

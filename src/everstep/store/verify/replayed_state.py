@@ -1,8 +1,8 @@
-"""The state of a run as its records tell it, followed from checkpoint to checkpoint and compared with every base on the way.
+"""The state of a run as its records describe it, followed from checkpoint to checkpoint and compared with every base on the way.
 
-It is read lazily: a delta opens the segments that it changes and no others, and a base that shares segments with the one before is
-compared where they differ. So the whole history of a state costs as much as its changes. Where following it would cost more than has
-been earned (see `chunks`), it is lost until the next base. Relies on `Chunks` for what was proved; never reports what that has reported.
+The state is read lazily: a delta opens only the segments that it changes, and a base that shares segments with the one before is compared
+only where they differ. So checking the whole history of a state costs as much as its changes. If following it would exceed the allowance
+(see `chunks`), the state counts as unknown until the next base. Relies on `Chunks` for proved contents; never reports a fault twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from everstep.store.verify.chunks import Chunks, TooDear
 
 
 class _Loader(LazyLoader):
-    """Takes contents from what was proved, instead of fetching and proving them once more."""
+    """Takes contents from proved chunks instead of fetching and checking them again."""
 
     def __init__(self, chunks: Chunks):
         super().__init__(lambda digests: {}, bytes)  # it never has a frame to open
@@ -35,7 +35,7 @@ class _Loader(LazyLoader):
 
 
 class Mirror:
-    """One run's state, up to the record that was looked at last, while it is known."""
+    """The state of one run as of the last record, while it is known."""
 
     def __init__(self, chunks: Chunks):
         self._loader = _Loader(chunks)
@@ -44,18 +44,18 @@ class Mirror:
         self._known = True
 
     def lost(self) -> None:
-        """From here on nothing is known, until the next base."""
+        """Mark the state as unknown until the next base."""
         self._value, self._known = None, False
 
     def delta(self, content: bytes) -> None:
-        """Go on by one checkpoint. Raises `Damaged` if its delta is none or does not fit."""
+        """Apply one checkpoint. Raises `Damaged` if its body is not a delta or does not fit."""
         if content == NO_DELTA:
             self.lost()
             return
         ops = self._decoder.decode(content)
         if not isinstance(ops, list):
             self.lost()
-            raise Damaged("its body is no delta")
+            raise Damaged("its body is not a delta")
         if not self._known:
             return
         try:
@@ -67,7 +67,7 @@ class Mirror:
             raise
 
     def base(self, content: bytes) -> bool:
-        """Go on from a base, whose chunks are proved; False if it is not what the deltas before it say."""
+        """Continue from a base whose chunks are proved; return False if it differs from the state that the deltas give."""
         value, known, before = self._loader.load(content), self._known, self._value
         self._value, self._known = value, True
         try:

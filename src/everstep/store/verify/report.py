@@ -1,4 +1,4 @@
-"""What proving a store came to: what was looked at, how far, and what is wrong. Plain data; `verify` fills it."""
+"""The result of a verification: how much was checked, and what is wrong. Plain data; `verify` fills it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Depth = Literal["quick", "records", "full"]
 
 
 class Problem(Shape, frozen=True):
-    """One thing that is wrong, and where."""
+    """One fault, and where it is."""
 
     code: str
     where: str
@@ -23,7 +23,7 @@ class Problem(Shape, frozen=True):
 
 
 class Report(Shape):
-    """What was looked at and what is wrong with it. With `complete` False the time was over: the rest was not looked at."""
+    """The amount of data checked, and the problems found. If `complete` is False, the time ran out before everything was checked."""
 
     depth: Depth
     problems: list[Problem] = field(default_factory=list)
@@ -31,27 +31,27 @@ class Report(Shape):
     records: int = 0
     chunks: int = 0
     unreachable: int = 0
-    """Chunks that nothing refers to any more, and the bytes of their frames: `store.gc()` frees them."""
+    """The number of chunks that nothing refers to any more, and the bytes of their frames: `store.gc()` frees them."""
     unreachable_bytes: int = 0
     seconds: float = 0.0
     complete: bool = True
     reached: str = ""
-    """How far it came, in words."""
+    """How far the check came, in words."""
     not_recorded: str | None = None
-    """Why the store does not remember this result, or None if it does."""
+    """Why the store did not record this result; None if it did."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong with what was looked at."""
+        """Whether no problem was found in what was checked."""
         return not self.problems
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Each problem is named once, however many ways lead to it."""
+        """Add problems; each is listed once, even if several paths lead to it."""
         if new := list(problems):
             self.problems = list(dict.fromkeys([*self.problems, *new]))
 
     def to_json(self, at: int) -> str:
-        """What the store remembers of it; `at` is the time in µs."""
+        """Return the text that the store records about this result; `at` is the time in µs."""
         said: dict[str, Any] = {"at": at, "ok": self.ok, "complete": self.complete, "problems": len(self.problems)}
         said |= {name: getattr(self, name) for name in ("runs", "records", "chunks", "unreachable", "unreachable_bytes")}
         return json.dumps(said | {"seconds": round(self.seconds, 3)})
@@ -63,5 +63,5 @@ class Report(Shape):
         if self.unreachable:
             lines.append(f"{self.unreachable} chunks that nothing refers to, {self.unreachable_bytes:,} bytes: store.gc() frees them")
         if not self.complete:
-            lines.append(f"not all was looked at: {self.reached}")
+            lines.append(f"incomplete, the time ran out: checked {self.reached}")
         return "\n".join(lines)

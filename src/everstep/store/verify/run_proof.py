@@ -1,7 +1,7 @@
-"""Proves one run: its row, what stands beside it, its chain, and at full depth every body and all that it refers to.
+"""Check one run: its row, its side rows, its chain, and at full depth every body and everything that it refers to.
 
-Others may write, prune, sweep and delete meanwhile. Records never change but by pruning, so what looks wrong is looked at again, until
-nobody has pruned the run in between, and is no problem if the run has a tombstone by then. Reads only; reports, never repairs.
+Other processes may write, prune, sweep and delete meanwhile. Only pruning changes records, so a run that looks wrong is checked again until
+no process has pruned it in between. It is not a problem if the run has a tombstone by then. Reads only; reports, never repairs.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _CHECKPOINT, _BASE = Kind.CHECKPOINT.value, Kind.BASE.value
 
 
 class RunProof(Shape):
-    """Looks at one run after the other; remembers what it has proved of the chunks of their families."""
+    """Checks one run after the other; remembers what it has proved about the chunks of their families."""
 
     backend: Backend
     depth: Depth
     pace: Pace
     ahead: Ahead | None = None
-    """The backend once more, if it reads ahead."""
+    """The same backend, if it reads ahead."""
     records: int = 0
     families: dict[bytes, Chunks] = field(default_factory=dict)
-    """Those that are looked at; who is done with one takes it out."""
+    """Families that are being checked; the caller removes a family when it is done with it."""
     certain: bool = True
-    """Whether nothing was met that may hide what else is referred to."""
+    """Whether no damage was met that could hide further references."""
     _allowance: Allowance = field(default_factory=Allowance)
     _recent: Recent = field(default_factory=Recent)
 
     def problems(self, place: int, row: RunRow) -> list[Problem]:
-        """What is wrong with a run, for certain."""
+        """Return the confirmed problems of a run."""
         counted, always = self.records, None
         for look in range(_LOOKS):
             self.records = counted
@@ -55,14 +55,15 @@ class RunProof(Shape):
             if not always or self._deleted(place):
                 return []
             if look and beside is not None and beside.pruning() == Beside.of(self.backend, row.id).pruning():
-                always = seen  # nobody pruned it meanwhile: all of it holds
+                always = seen  # no process pruned it meanwhile: all of these are real
                 break
         self.certain = False
         return always or []
 
     def _try(self, row: RunRow, again: bool) -> tuple[Beside | None, list[Problem]]:
-        """Look once. The row is read after what stands beside it, which may be about its newest checkpoint, and after the chunks were listed,
-        which may be its newest; only a first look that does not go so deep takes it as it was."""
+        """Check once. The row is read after the side rows, which may be about its newest checkpoint, and after the chunks were listed,
+        which may include its newest; only a first check at a lower depth uses the row as it was.
+        """
         beside = None
         if again and self.ahead is not None:
             self.ahead.forget(row.id)
@@ -93,15 +94,15 @@ class RunProof(Shape):
     def _head(self, row: RunRow) -> Iterator[Problem]:
         found = self.backend.records(row.id, row.head_seq, row.head_seq + 1)
         if not any(r.seq == row.head_seq and r.digest == row.head_digest for r in found) and row.head_seq:
-            yield Problem("E504", f"run {row.id}", "its newest record is not the one that the row names")
+            yield Problem("E504", f"run {row.id}", "its newest record is not the one named in its row")
         if any(r.seq > row.head_seq for r in found):
             yield from self._beyond(row)
 
     def _beyond(self, row: RunRow) -> Iterator[Problem]:
-        """A record behind the head was seen: is it newer than the row, or did it get there without one?"""
+        """Tell whether a record after the head is newer than the row that was read, or is there without one."""
         now = self.backend.run(row.id)
         if now is not None and now.head_seq <= row.head_seq:
-            yield Problem("E504", f"run {row.id}", "it has records behind the one that the row names as its newest")
+            yield Problem("E504", f"run {row.id}", "it has records after the one named as newest in its row")
 
     def _chain(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
         before, seq, number = ZERO, 0, 0
@@ -111,7 +112,7 @@ class RunProof(Shape):
             start = seq
             batch = self.backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
             if not batch:
-                yield Problem("E504", f"run {row.id}", f"records {seq + 1} to {row.head_seq} are gone")
+                yield Problem("E504", f"run {row.id}", f"records {seq + 1} to {row.head_seq} are missing")
                 return
             with no_collection():
                 for record in batch:
@@ -130,10 +131,10 @@ class RunProof(Shape):
             self.records += len(batch)
             self._gone_on(row, batch)
             if seq <= start:
-                yield Problem("E501", f"run {row.id}", f"its records go in a circle behind record {start}")
+                yield Problem("E501", f"run {row.id}", f"its records repeat after record {start}")
                 return
         if before != row.head_digest or number != row.checkpoints:
-            yield Problem("E504", f"run {row.id}", "its records do not end where the row says")
+            yield Problem("E504", f"run {row.id}", "its records do not end where its row says")
         elif fault := loadable.end():
             yield Problem("E501", f"run {row.id}", fault)
         if self.backend.records(row.id, row.head_seq + 1, row.head_seq + 1):
@@ -160,7 +161,7 @@ class _Bodies:
         self._decoder = Decoder()
 
     def lost(self) -> None:
-        """A record was passed over: the state is not known any more."""
+        """Note that a record was skipped: the state is unknown from here on."""
         self._mirror.lost()
 
     def problems(self, record: Record) -> list[Problem] | None:
@@ -187,40 +188,40 @@ class _Bodies:
         values, roots = contents(record)
         for value in values:
             self._decoder.decode(value)
-        return [(fault.code, f"what it holds: {fault.message}") for root in roots for fault in self._chunks.prove(root)]
+        return [(fault.code, f"its content: {fault.message}") for root in roots for fault in self._chunks.prove(root)]
 
     def _base(self, content: bytes, name: str) -> list[tuple[str, str]]:
         faults = self._chunks.prove(content)
         if faults:
             self._mirror.lost()
             return [(fault.code, f"{name}: {fault.message}") for fault in faults]
-        return [] if self._mirror.base(content) else [("E500", f"{name} is not what the deltas before it say")]
+        return [] if self._mirror.base(content) else [("E500", f"{name} differs from the state that the deltas give")]
 
 
 def _vanished(row: RunRow) -> Iterator[Problem]:
-    yield Problem("E503", f"run {row.id}", "it is listed, but cannot be found by its id")
+    yield Problem("E503", f"run {row.id}", "it is listed but cannot be found by its id")
 
 
 def _fault(record: Record, before: bytes, seq: int, number: int, key: bytes, seal: Seal) -> str | None:
     if record.seq != seq + 1:
-        return f"records {seq + 1} to {record.seq - 1} before it are gone"
+        return f"records {seq + 1} to {record.seq - 1} before it are missing"
     if record.number != number:
-        return f"it counts {record.number} checkpoints where there are {number}"
+        return f"it counts {record.number} checkpoints, there are {number}"
     return record_fault(before, record, key, seal)
 
 
 def _unlike_mark(record: Record, mark: Pruned | None) -> str | None:
-    """A body is gone exactly where the run's prune mark says so; those of the journal never are."""
+    """Compare a record with the prune mark: a body must be missing exactly where the mark says so, and never in the journal."""
     pruned = mark is not None and not mark.has_body(record.seq) and record.kind in (_CHECKPOINT, _BASE)
     if record.body is None and not pruned:
-        return "its body is gone, and it was not pruned"
+        return "its body is missing although it was not pruned"
     if record.body is not None and pruned:
-        return "its body was pruned, and is there all the same"
+        return "its body is present although it was pruned"
     return None
 
 
 class _Loadable:
-    """Whether each checkpoint has what a load needs, a base and all deltas after it, or else was pruned."""
+    """Whether each checkpoint either has what a load needs (a base and all deltas after it) or was pruned."""
 
     def __init__(self, beside: Beside):
         self._mark = beside.mark
@@ -229,7 +230,7 @@ class _Loadable:
         self._can = True  # before checkpoint 1 there is nothing to load
 
     def go_on(self, record: Record) -> str | None:
-        """Take the next record; says so if the checkpoint before it cannot be loaded."""
+        """Take the next record; return a fault if the checkpoint before it cannot be loaded."""
         if record.kind == _BASE and record.body is not None:
             self._can = True
         if record.kind != _CHECKPOINT:
@@ -240,14 +241,14 @@ class _Loadable:
         return fault
 
     def end(self) -> str | None:
-        """After the last record: about the newest checkpoint."""
+        """Return a fault if the newest checkpoint cannot be loaded."""
         if self._can or (self._mark is not None and not self._mark.has_state(self._number)):
             return None
-        return f"checkpoint {self._number} cannot be loaded, and it was not pruned"
+        return f"checkpoint {self._number} cannot be loaded although it was not pruned"
 
 
 def _says_nothing(record: Record) -> bool:
-    """Whether a checkpoint has no delta, because the base behind it says all."""
+    """Whether a checkpoint has no delta because a base follows it."""
     try:
         return record.body is not None and len(record.body) < _SHORT and record.content() == NO_DELTA
     except Damaged:

@@ -1,4 +1,4 @@
-"""What the doctor says about a database server: its settings, its clock, its connections. Pure: from what the backend tells about it."""
+"""The doctor's findings about a database server: settings, clock, connections. Pure: uses only the health data of the backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MANY_DEAD = 100_000
 
 
 def findings(health: Mapping[str, Any]) -> Iterator[Finding]:
-    """One for each thing that the backend knows of."""
+    """Yield one finding for each property that the backend reports."""
     if "full_page_writes" in health:
         yield from _pages(health["full_page_writes"], health.get("checksums"))
     if "connections" in health:
@@ -31,21 +31,17 @@ def findings(health: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _pages(whole: bool, checksums: bool | None) -> Iterator[Finding]:
     if not whole:
-        said = "full_page_writes is off: a page that was half written when the power failed stays so"
-        yield Finding("bad", "pages", said, "Set full_page_writes = on in postgresql.conf, unless the disk writes 8 KB at once.")
+        said = "full_page_writes is off: a page that was half written when the power failed stays damaged"
+        yield Finding("bad", "pages", said, "Set full_page_writes = on in postgresql.conf, unless the disk writes 8 KB atomically.")
     else:
-        checked = (
-            "and the server checks the sums of its pages"
-            if checksums
-            else "but the server keeps no sums of its pages (initdb --data-checksums)"
-        )
-        yield Finding("ok", "pages", f"a page that was half written is mended, {checked}")
+        checked = "and the server checks page checksums" if checksums else "but the server has no page checksums (initdb --data-checksums)"
+        yield Finding("ok", "pages", f"half-written pages are restored, {checked}")
 
 
 def _connections(used: int, most: int) -> Finding:
-    said = f"{used} of {most} connections are taken"
+    said = f"{used} of {most} connections are in use"
     if most - used < _FEW:
-        return Finding("warn", "connections", said, "Raise max_connections, close what is idle, or put PgBouncer in front of the server.")
+        return Finding("warn", "connections", said, "Raise max_connections, close idle connections, or use PgBouncer.")
     return Finding("ok", "connections", said)
 
 
@@ -54,29 +50,29 @@ def _clock(ahead: int) -> Finding:
         return Finding("ok", "server clock", "the clocks of the server and of this machine agree")
     where = "ahead of" if ahead > 0 else "behind"
     said = f"the server's clock is {abs(ahead) / 1e6:,.1f} seconds {where} this machine's"
-    said += "; leases end by the server's, times of records are this machine's"
-    return Finding("warn", "server clock", said, "Have both set by NTP.")
+    said += "; leases use the server's clock, records this machine's"
+    return Finding("warn", "server clock", said, "Synchronise both clocks with NTP.")
 
 
 def _wire(encrypted: bool) -> Finding:
     if encrypted:
-        return Finding("ok", "wire", "nobody on the way can read what is sent")
-    return Finding("warn", "wire", "the connection to the server is not encrypted", "Add sslmode=verify-full to the address.")
+        return Finding("ok", "wire", "the connection to the server is encrypted")
+    return Finding("warn", "wire", "the connection to the server is not encrypted", "Add sslmode=verify-full to the store URL.")
 
 
 def _transactions(oldest: int) -> Finding:
     if oldest < _LONG_SECONDS:
-        return Finding("ok", "transactions", "nobody keeps the server from cleaning up")
-    said = f"a transaction has been open for {oldest // 60:,} minutes: until it ends, the server cannot clean up what was changed since"
-    return Finding("warn", "transactions", said, "Look in pg_stat_activity for the oldest xact_start, and end it.")
+        return Finding("ok", "transactions", "no long transaction prevents the server from cleaning up")
+    said = f"a transaction has been open for {oldest // 60:,} minutes: until it ends, the server cannot clean up later changes"
+    return Finding("warn", "transactions", said, "Find the oldest xact_start in pg_stat_activity and end that transaction.")
 
 
 def _vacuum(dead: int, live: int, automatic: bool) -> Finding:
     if not automatic:
         return Finding(
-            "warn", "vacuum", "autovacuum is off: tables grow, and nobody cleans them up", "Set autovacuum = on in postgresql.conf."
+            "warn", "vacuum", "autovacuum is off: tables grow and are never cleaned up", "Set autovacuum = on in postgresql.conf."
         )
     if dead > max(_MANY_DEAD, live):
-        said = f"{dead:,} dead rows beside {live:,} living ones"
-        return Finding("warn", "vacuum", said, "store.gc(compact=True) has the server clean them up; if they come back, tune autovacuum.")
-    return Finding("ok", "vacuum", "the server cleans up what was changed or deleted")
+        said = f"{dead:,} dead rows, {live:,} live rows"
+        return Finding("warn", "vacuum", said, "store.gc(compact=True) removes them; if they come back, tune autovacuum.")
+    return Finding("ok", "vacuum", "autovacuum cleans up changed and deleted rows")

@@ -1,4 +1,4 @@
-"""What a store keeps beside the row of a run: tags, letters, the prune mark, added bases. Says what is wrong with them; reads only."""
+"""The side rows of a run: tags, messages, the prune mark, added bases. Reports what is wrong with them; reads only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everstep.store.verify.report import Problem
 
 
 class Beside(Shape):
-    """What a store keeps beside the row of a run."""
+    """The side rows of one run."""
 
     tags: list[Tag]
     letters: list[Letter]
@@ -25,20 +25,20 @@ class Beside(Shape):
         return cls(backend.tags(run), backend.letters(run), backend.pruned(run), backend.bases(run))
 
     def pruning(self) -> tuple[bytes, ...]:
-        """What changes when the run is pruned."""
+        """Return a value that changes when the run is pruned."""
         return (b"" if self.mark is None else self.mark.check, *(base.check for base in self.bases))
 
     def problems(self, row: RunRow, opening: bool, backend: Backend) -> Iterator[Problem]:
-        """What does not fit its own digest or the row. `opening`: letters are opened, too."""
+        """Yield side rows that do not match their own digest or the row of the run. `opening`: also open the messages."""
         where, seal = f"run {row.id}", backend.seal
         for tag in self.tags:
             if tag.digest(seal) != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
                 yield Problem("E501", where, f"tag {tag.name!r} does not match its digest")
         for letter in self.letters:
             if letter.digest(seal) != letter.check or letter.key != row.key:
-                yield Problem("E501", f"{where}, letter {letter.name}", "it does not match its digest")
+                yield Problem("E501", f"{where}, message {letter.name}", "it does not match its digest")
             elif opening:
-                yield from _unopened(letter, f"{where}, letter {letter.name}", backend.framer)
+                yield from _unopened(letter, f"{where}, message {letter.name}", backend.framer)
         if self.mark is not None and not _fits(self.mark, row, seal):
             yield Problem("E501", where, "its prune mark does not match its digest")
         for base in self.bases:
@@ -59,6 +59,6 @@ def _fits(mark: Pruned, row: RunRow, seal: Seal) -> bool:
 
 
 def _in_order(ranges: tuple[tuple[int, int], ...], last: int) -> bool:
-    """Whether ranges lie between 1 and the last, in order and apart from each other."""
+    """Whether ranges lie between 1 and the last, in order and without overlap."""
     apart = all(end < first for (_, end), (first, _) in pairwise(ranges))
     return apart and all(1 <= first <= end <= last for first, end in ranges)

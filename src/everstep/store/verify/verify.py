@@ -1,13 +1,13 @@
-"""Proves a store whole, in three depths. Reports, never repairs; writes nothing but that it was done, and when.
+"""Verify a store, at one of three depths. Reports, never repairs; writes nothing but the result and its time.
 
-quick      every run row, tag, letter, prune mark, added base, tombstone and fact against its digest, all of them against the manifest,
-           every place of a run taken by it or by its tombstone, every head present
-records    also every record of every run against the chain, and that a body is gone exactly where the prune mark says; that a run
-           which waits in a queue has a place there, and the right one
-full       also every body decoded, every delta applied, every chunk read, hashed and decoded once, each base compared with what the deltas
-           say, every letter opened; what nothing refers to is counted; then the listings, the feed and the engine's own check
+quick      every run row, tag, message, prune mark, added base, tombstone and property against its digest, all of them against the
+           manifest; every position of a run taken by the run or by its tombstone; every head present
+records    also every record of every run against the chain; bodies missing exactly where the prune mark says; every run that waits in
+           a queue has the right queue entry
+full       also every body decoded, every delta applied, every chunk read, hashed and decoded once, each base compared with the state
+           that the deltas give, every message opened; unreferenced chunks counted; then the listings, the feed and the engine's own check
 
-Others may write, prune, sweep and delete meanwhile: `run_proof` says how a change is told from damage.
+Other processes may write, prune, sweep and delete meanwhile: `run_proof` describes how such a change is told apart from damage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from everstep import clock as clocks
 from everstep.backends.contract.core import Backend, Query
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
 from everstep.records import RunRow, Status
-from everstep.store import queue_places
+from everstep.store import queue_entries
 from everstep.store.progress import Pace, Progress, TimeOver
 from everstep.store.read_ahead import ahead_of
 from everstep.store.verify.report import Depth, Problem, Report
@@ -28,12 +28,12 @@ from everstep.store.verify.run_proof import RunProof
 __all__ = ["Depth", "Problem", "Report", "verify"]
 _AT_ONCE, _HEADS_AT_ONCE = 500, 2000
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
-_MOST_MISSES = 10_000  # places that are tried one by one to find the next row that can be read
+_MOST_MISSES = 10_000  # positions to try one by one to find the next readable row
 
 
 def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: float | None = None) -> Report:
     if depth not in ("quick", "records", "full"):
-        raise InvalidArgument(f"{depth!r} is no depth", remedy="Use quick, records or full.")
+        raise InvalidArgument(f"depth must be quick, records or full, got {depth!r}")
     pace = Pace(progress, seconds)
     report = Report(depth)
     ahead, backend = ahead_of(backend)
@@ -54,10 +54,10 @@ def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None =
 
 
 def _remember(backend: Backend, report: Report, pace: Pace) -> None:
-    """Best effort: a result that cannot be kept is still a result. A file that SQLite finds broken is not written: that might break more."""
+    """Record the result if possible; it is returned in any case. A file that SQLite finds broken is not written, to avoid further damage."""
     try:
         if report.problems and (pace.over or backend.check() != []):
-            report.not_recorded = "nothing is written into a store that may be broken"
+            report.not_recorded = "the store may be damaged, so it was not written"
         else:
             backend.set_fact(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
     except StoreClosed:
@@ -75,10 +75,10 @@ class _Check:
         self._runs_in_all = 0
         self._families: list[bytes] = []
         self._settled: set[bytes] = set()
-        self._placed: set[str] = set()
+        self._entries_checked: set[str] = set()
 
     def all(self) -> None:
-        """One part after the other; damage that ends one of them is reported, and the next one begins."""
+        """Run the parts one after the other; damage that ends one part is reported, and the next one starts."""
         full = self._report.depth == "full"
         for part in (
             self._prepare,
@@ -90,7 +90,7 @@ class _Check:
         ):
             self._guard(part)
         if self._report.depth != "quick":
-            self._guard(self._other_places)
+            self._guard(self._other_entries)
         if full:
             self._guard(self._unreachable)
 
@@ -104,7 +104,7 @@ class _Check:
             self._proof.certain = False
 
     def reached(self) -> str:
-        """How far it came, in words."""
+        """Say how far the check came."""
         runs = f"{self._report.runs} of {self._runs_in_all} runs"
         done, total = self._pace.done, max(self._pace.done, self._pace.total)
         return runs if self._report.depth == "quick" else f"{runs}, {done:,} of {total:,} bytes"
@@ -113,7 +113,7 @@ class _Check:
         self._report.add([Problem(error.code, where, error.message)])
 
     def _prepare(self) -> None:
-        """How much there is to do. What cannot be told is said by what comes next."""
+        """Estimate the amount of work. Damage that prevents this is reported by the parts that follow."""
         with suppress(Damaged):
             self._runs_in_all = self._pace.total = self._backend.manifest().runs
             if self._report.depth != "quick" and self._pace.watched:
@@ -124,12 +124,12 @@ class _Check:
     def _manifest(self) -> None:
         census = self._backend.census()
         if census.runs != census.found_runs:
-            self._manifest_problem(f"it counts {census.runs} runs, {census.found_runs} are there")
+            self._manifest_problem(f"it counts {census.runs} runs, but {census.found_runs} were found")
         elif census.total != census.found_total:
-            self._manifest_problem("the runs, what stands beside them, the tombstones and the facts are not those that it was made of")
+            self._manifest_problem("the runs, their side rows, the tombstones and the properties do not match it")
         if census.places != census.found_runs + census.tombstones:
             self._manifest_problem(
-                f"{census.places} runs were ever created; {census.found_runs} are there and {census.tombstones} have a tombstone"
+                f"{census.places} runs were created, but {census.found_runs} were found and {census.tombstones} have a tombstone"
             )
 
     def _manifest_problem(self, what: str) -> None:
@@ -143,14 +143,14 @@ class _Check:
         self._report.add(Problem("E400", "engine", sentence) for sentence in found)
 
     def _facts(self) -> None:
-        """What the store was told to remember: a policy that was changed by damage would have the wrong things pruned."""
+        """Check the properties of the store: a retention changed by damage would prune the wrong checkpoints."""
         try:
             self._backend.facts("")
         except Damaged as error:
-            self._add(error, "facts")
+            self._add(error, "properties")
 
     def _list_families(self) -> None:
-        """Before any run is looked at: what a new run writes meanwhile is not taken for unreachable."""
+        """List families before any run is checked, so that chunks that a new run writes meanwhile do not count as unreachable."""
         self._families = self._backend.families()
 
     def _tombstones(self) -> None:
@@ -166,36 +166,36 @@ class _Check:
             self._pace.on(0, "tombstones")
 
     def _runs(self) -> None:
-        for place, row in self._rows():
+        for position, row in self._rows():
             self._report.runs += 1
-            self._report.add(self._proof.problems(place, row))
+            self._report.add(self._proof.problems(position, row))
             if self._report.depth != "quick" and row.status not in _OVER:
-                self._place(row.id)
+                self._queue_entry(row.id)
             if self._report.depth == "quick":
                 self._pace.on(1, f"run {row.id}")
             elif self._report.depth == "full" and self._alone(row):
                 self._settle(row.family)
 
-    def _place(self, run: str) -> None:
-        """What the proof cannot tell: a place has no digest. One that cannot be compared belongs to a run that is damaged, or busy."""
-        self._placed.add(run)
+    def _queue_entry(self, run: str) -> None:
+        """Compare the queue entry of a run, which has no digest. Entries of damaged or busy runs cannot be compared and are skipped."""
+        self._entries_checked.add(run)
         with suppress(Damaged):
-            found = queue_places.standing(self._backend, run)
+            found = queue_entries.read_entry(self._backend, run)
             fault = None if found is None else found.fault()
             if fault is not None:
-                self._report.add([Problem("E400", f"run {run}", f"{fault}; a worker puts it right when it starts")])
+                self._report.add([Problem("E400", f"run {run}", f"{fault}; a worker corrects it when it starts")])
 
-    def _other_places(self) -> None:
-        """Places of runs that should have none."""
-        for place in self._backend.places():
-            if place.run not in self._placed:
-                self._place(place.run)
+    def _other_entries(self) -> None:
+        """Check the queue entries of runs that should have none."""
+        for entry in self._backend.places():
+            if entry.run not in self._entries_checked:
+                self._queue_entry(entry.run)
 
     def _rows(self) -> Iterator[tuple[int, RunRow]]:
-        """Every run, oldest first. A row that cannot be read is passed over, and those behind it are found all the same."""
+        """Yield every run, oldest first. An unreadable row is skipped, and the rows after it are still found."""
         most = _HEADS_AT_ONCE if self._report.depth == "quick" else _AT_ONCE
         after, limit, misses = 0, most, 0
-        last = self._last_place()
+        last = self._last_position()
         while True:
             try:
                 rows = self._backend.runs(Query(oldest_first=True, after=after, limit=limit))
@@ -215,15 +215,15 @@ class _Check:
                 return
             after, limit = rows[-1][0], most
 
-    def _last_place(self) -> int:
-        """Where the newest run stands, as far as that can be told: behind it nobody needs to look."""
+    def _last_position(self) -> int:
+        """Return the position of the newest run, if known: there is nothing to find after it."""
         try:
             return self._backend.manifest().places
         except Damaged:
             return _MOST_MISSES
 
     def _unreachable(self) -> None:
-        """What is left when all runs were looked at. With damage nobody knows what else is referred to."""
+        """Count the chunks left when all runs were checked. With damage the references are incomplete, so the count is 0."""
         for family in self._families:
             if family not in self._settled:
                 self._settle(family)
@@ -231,11 +231,11 @@ class _Check:
             self._report.unreachable = self._report.unreachable_bytes = 0
 
     def _alone(self, row: RunRow) -> bool:
-        """Whether no other run is of the same family, so that what is known of its chunks need not be kept."""
+        """Whether no other run belongs to the same family, so that its chunk proofs can be dropped."""
         return row.family == row.key and not self._backend.runs(Query(parent=row.id, limit=1))
 
     def _settle(self, family: bytes) -> None:
-        """Chunks that nothing refers to are no fault, but that they are what they are called is proved as of all others."""
+        """Count the chunks that nothing refers to: not a fault, but they are checked against their digests like all others."""
         self._settled.add(family)
         chunks = self._proof.chunks(family)
         left = chunks.unreachable()

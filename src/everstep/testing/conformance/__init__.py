@@ -1,13 +1,13 @@
-"""The suites that a backend passes, one for each capability: the contract of `everstep.backends.contract`, said as tests.
+"""The suites that a backend must pass, one for each capability: the contract of `everstep.backends.contract` as tests.
 
-A new backend's test is a factory and the list of what the backend can do:
+The test of a new backend is a factory and the list of its capabilities:
 
     class TestMine(CoreSuite, MailboxSuite, FeedSuite):
         @pytest.fixture
         def open_handle(self, tmp_path):
             return lambda: MyBackend(tmp_path / "store")      # another handle on the same store at each call
 
-A test that also needs a capability which the backend lacks is skipped, and says which. Relies on pytest; never looks behind the interface.
+A test that needs a capability which the backend lacks is skipped and names it. Relies on pytest; uses only the interface.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class CoreSuite(
 
 
 class SubmitSuite(GroupCommitSuite):
-    """`submit`: commits that nobody waits for, and many at once."""
+    """`submit`: commits without waiting, and many at once."""
 
 
 class MailboxSuite(LettersSuite):
-    """`contract.mailbox`: letters."""
+    """`contract.mailbox`: messages."""
 
 
 class IndexSuite(TagsSuite, CheckpointQuerySuite):
@@ -61,7 +61,7 @@ class IndexSuite(TagsSuite, CheckpointQuerySuite):
 
 
 class AuditSuite(ManifestSuite, TombstonesSuite):
-    """`contract.audit`: the sum of all that is stored, and what is left of deleted runs."""
+    """`contract.audit`: the sum over everything stored, and the tombstones of deleted runs."""
 
 
 class ReclaimSuite(PruneSuite, SweepSuite):
@@ -69,4 +69,4 @@ class ReclaimSuite(PruneSuite, SweepSuite):
 
 
 class ConformanceSuite(CoreSuite, SubmitSuite, MailboxSuite, IndexSuite, FeedSuite, AuditSuite, ReclaimSuite, FactsSuite, QueuesSuite):
-    """Everything."""
+    """All suites."""

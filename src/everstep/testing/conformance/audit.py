@@ -1,4 +1,4 @@
-"""The sum of all that is stored, and what is left of deleted runs: `contract.audit`."""
+"""The sum over everything stored, and the tombstones of deleted runs: `contract.audit`."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TombstonesSuite(Suite):
         with pytest.raises(NotFound, match="parent"):
             self.create(backend, "fork", family=parent.family, parent="parent", parent_number=1)
         assert backend.manifest() == before
-        self.create(backend, "parent")  # another run of that name is no parent of it
+        self.create(backend, "parent")  # another run with that id is not its parent
         with pytest.raises(NotFound):
             self.create(backend, "fork", family=parent.family, parent="parent", parent_number=1)
         child = new_run("child", parent="parent", parent_number=-1)

@@ -1,4 +1,4 @@
-"""What a store is told to remember: `contract.facts`."""
+"""The properties of a store: `contract.facts`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may write."""
+"""Fencing and leases: which writer may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters to runs: `contract.mailbox`."""
+"""Messages to runs: `contract.mailbox`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that wait in queues: who gets which, when, how many at once, and what becomes of those whose worker died."""
+"""Queued runs: which worker gets which run, when, how many at once, and what happens when a worker dies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 class QueuesSuite(Suite):
     def enqueue(self, backend: Backend, name: str | None = None, due: int = 0, workflow: str = "w", **task: object) -> RunRow:
-        """A run in a queue that is ready at `due` microseconds from now."""
+        """Create a run in a queue that is ready `due` microseconds from now."""
         row = new_run(name, status="queued", workflow=workflow)
         letters = [new_letter(row, START, clocks.clock.now_us() + due)]
         backend.commit(Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ class QueuesSuite(Suite):
         return [row.id for row in self.claim(backend, most, **more)]  # type: ignore[arg-type]
 
     def begin(self, backend: Backend, row: RunRow) -> RunRow:
-        """What a worker writes first: that it has read the letter, and that the run is running."""
+        """Return the first commit of a worker: it has read the message, and the run is running."""
         commit = next_commit(row, kind="status", read=(START,))
         commit.run = commit.run.sealed(status="running")
         backend.commit(commit)
@@ -63,7 +63,7 @@ class QueuesSuite(Suite):
         assert self.computed(backend) == backend.manifest().total
 
     def wanted(self, name: str, **task: object) -> Commit:
-        """The commit that creates a run in a queue."""
+        """Return the commit that creates a run in a queue."""
         row = new_run(name, status="queued", workflow="w")
         letters = [new_letter(row, START, clocks.clock.now_us())]
         return Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ class QueuesSuite(Suite):
         self.end(backend, again, "waiting", (new_letter(again, "timer", clocks.clock.now_us() + 200_000),))
         backend_letters = backend.letters(row.id)
         assert {letter.name for letter in backend_letters} == {"answer:editor", "timer"}
-        assert self.claimed(backend) == [row.id]  # the answer is still there
+        assert self.claimed(backend) == [row.id]  # the answer has not been read yet
 
     def test_a_letter_that_comes_while_a_run_is_driven_is_not_overlooked(self, backend: Backend) -> None:
         row = self.enqueue(backend)

@@ -1,4 +1,4 @@
-"""What a run keeps: its chain of records, where its checkpoints stand, its chunks."""
+"""The contents of a run: its chain of records, the positions of its checkpoints, its chunks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RecordsSuite(Suite):
 
 
 class LocateSuite(Suite):
-    """Where checkpoints stand: a run with steps between them, and a base now and then."""
+    """Positions of checkpoints in a run with steps between them, and a base now and then."""
 
     KINDS = (
         "start",

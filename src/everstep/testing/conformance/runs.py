@@ -1,4 +1,4 @@
-"""Runs: their rows, how they are listed, and the life of a handle."""
+"""Runs: their rows, listings, and the life cycle of a handle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunsSuite(Suite):
         assert backend.run("nobody") is None
 
     def test_a_row_that_is_older_than_its_records_is_refused(self, backend: Backend) -> None:
-        """A disk that lost a write leaves such a row. It is good in itself, and must not be read or written as if it were the newest."""
+        """A disk that lost a write leaves such a row. It is valid in itself, but must not be read or written as if it were the newest."""
         if not backend.durable:
             pytest.skip("in memory, a row and its records are one object")
         row = self.create(backend, "stale", checkpoints=2)

@@ -131,7 +131,7 @@ class SeveralRunsSuite(Suite):
 
         def look() -> None:
             while not over.is_set():
-                after, before = other.run("two"), other.run("one")  # read in this order, "one" may be ahead and never behind
+                after, before = other.run("two"), other.run("one")  # read in this order, "one" may be newer but never older
                 assert before is not None
                 assert after is not None
                 if before.head_seq < after.head_seq:

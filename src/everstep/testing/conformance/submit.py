@@ -1,4 +1,4 @@
-"""Commits that nobody waits for, and many at once."""
+"""Commits without waiting, and many at once."""
 
 from __future__ import annotations
 

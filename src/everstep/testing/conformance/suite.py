@@ -1,4 +1,4 @@
-"""What all capabilities share: the store under test, and short ways to fill it."""
+"""Parts shared by all suites: the store under test, and short ways to fill it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OpenHandle = Callable[[], Backend]
 
 
 class Offered:
-    """A backend as a suite sees it: a test that asks for a capability which it lacks is skipped."""
+    """A backend as a suite sees it: a test that uses a missing capability is skipped."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -31,11 +31,11 @@ class Offered:
 
 
 class Suite:
-    """What all capabilities share: the store under test."""
+    """Base of all suites: the store under test."""
 
     @pytest.fixture
     def open_handle(self) -> OpenHandle:
-        raise NotImplementedError("override the fixture open_handle: a function that opens a handle on one and the same store")
+        raise NotImplementedError("override the fixture open_handle: it must return a function that opens another handle on the same store")
 
     @pytest.fixture
     def backend(self, open_handle: OpenHandle) -> Iterator[Backend]:
@@ -59,7 +59,7 @@ class Suite:
 
     @staticmethod
     def computed(backend: Backend) -> bytes:
-        """What the sum in the manifest should be."""
+        """Return the expected sum of the manifest."""
         checks = [tombstone.check for tombstone in backend.tombstones()]
         checks += [fact_check(name, value) for name, value in backend.facts().items()]
         for _, row in backend.runs(Query()):

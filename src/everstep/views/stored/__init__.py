@@ -1,1 +1,1 @@
-"""Stored values as JSON, JSON back to values, and paths into a state. No I/O."""
+"""Converts stored values to JSON and back, and parses paths into a state. No I/O."""

@@ -14,7 +14,7 @@ _PART = re.compile(r"\.?([^.\[\]'\"]+)|\[(-?\d+)\]|\[('(?:[^'\\]|\\.)*'|\"(?:[^\
 
 
 def parse(text: str) -> tuple[Any, ...]:
-    """The keys and positions that a path names."""
+    """Parse a path into its keys and positions."""
     if text.startswith("[") and text.endswith("]"):
         try:
             found = json.loads(text)
@@ -28,8 +28,8 @@ def parse(text: str) -> tuple[Any, ...]:
         match = _PART.match(text, at)
         if match is None or (match[1] is not None and at > 0 and text[at] != "."):
             raise InvalidArgument(
-                f"{text!r:.100} is no path: {text[at:]!r:.40} cannot be read",
-                remedy="Write messages[2].content, or ['odd key'] for a key with dots.",
+                f"{text!r:.100} is not a valid path: cannot parse {text[at:]!r:.40}",
+                remedy="Write for example messages[2].content, or ['odd.key'] for a key with dots.",
             )
         parts.append(match[1] if match[1] is not None else int(match[2]) if match[2] is not None else _unquoted(match[3]))
         at = match.end()
@@ -37,7 +37,7 @@ def parse(text: str) -> tuple[Any, ...]:
 
 
 def _unquoted(text: str) -> str:
-    """A key in quotes; in double ones it is JSON, as `shown` writes it."""
+    """Parse a quoted key; in double quotes it is JSON, as `shown` writes it."""
     if text.startswith('"'):
         try:
             return str(json.loads(text))
@@ -47,7 +47,7 @@ def _unquoted(text: str) -> str:
 
 
 def shown(path: Sequence[Any]) -> str:
-    """A path as it can be typed again."""
+    """Format a path so that it can be typed again."""
     out = ""
     for key in path:
         if isinstance(key, int) and not isinstance(key, bool):
@@ -62,14 +62,14 @@ def shown(path: Sequence[Any]) -> str:
 
 
 def pick(value: Any, path: Sequence[Any], ref: str) -> Any:
-    """What stands at a path."""
+    """Return the value at a path."""
     for depth, key in enumerate(path):
         try:
             value = _member(value, key)
         except (KeyError, IndexError, TypeError, ValueError):
             raise NotFound(
                 f"the state of {ref} has no {shown(path[: depth + 1])}",
-                remedy=f"Look at what there is: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),
+                remedy=f"Print what it has: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),
             ) from None
     return value
 

@@ -1,9 +1,9 @@
-"""JSON back to the values that it was made of: reads the tagged forms that `values.as_json` and `exact` write. No I/O.
+"""Converts JSON back to values: reads the tagged forms that `values.as_json` and `exact` write. No I/O.
 
     {"$bytes": "base64"}, {"$float": "nan"}, {"$complex": [real, imaginary]}, {"$dict": [[key, value], …]}
     {"$value": "a text for people", "$data": "base64"}     any value in Everstep's own encoding; `exact` writes it
 
-An object is taken for a tag only if writing its value gives that very object again; any other is the dict that it seems to be. So a script in
+An object counts as a tag only if writing its value gives the same object again; any other is a plain dict. So a script in
 any language gets back each JSON value that it saved.
 """
 
@@ -20,7 +20,7 @@ _NATIVE = frozenset({str, int, float, bool, type(None), bytes, complex})
 
 
 def from_json(value: Any) -> Any:
-    """The value that a JSON value stands for."""
+    """Return the value that a JSON value represents."""
     if isinstance(value, list):
         return [from_json(item) for item in value]
     if not isinstance(value, dict):
@@ -31,7 +31,7 @@ def from_json(value: Any) -> Any:
 
 
 def _tagged(value: dict[str, Any]) -> tuple[Any] | None:
-    """What a tag stands for, in a tuple; None if it is no tag."""
+    """Return the value of a tag, in a tuple; None if it is not a tag."""
     try:
         if value.keys() == {"$value", "$data"}:
             made = decode(b64decode(value["$data"], validate=True))
@@ -53,7 +53,7 @@ def _dict(pairs: Any) -> Any:
 
 
 def _refuse_repeated(value: dict[str, Any]) -> None:
-    """A dict that has a key twice is a mistake of whoever wrote it, and one of the values would be lost."""
+    """Refuse a `$dict` with a repeated key: one of the values would be lost."""
     repeated = _repeated(value)
     if repeated is not None:
         raise InvalidArgument(
@@ -62,7 +62,7 @@ def _refuse_repeated(value: dict[str, Any]) -> None:
 
 
 def _repeated(value: dict[str, Any]) -> tuple[Any] | None:
-    """The key that a `$dict` has twice, in a tuple."""
+    """Return the repeated key of a `$dict`, in a tuple."""
     pairs = value.get("$dict") if len(value) == 1 else None
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return None
@@ -74,12 +74,12 @@ def _repeated(value: dict[str, Any]) -> tuple[Any] | None:
                 return (key,)
             seen.add(made)
         except (EverstepError, TypeError, RecursionError):
-            return None  # no dict has such a key, so it is no tag
+            return None  # a dict cannot have such a key, so it is not a tag
     return None
 
 
 def _key(value: Any) -> Any:
-    """A key, which can be no list: one was written for a tuple."""
+    """Return a key; a list represents a tuple, because a key cannot be a list."""
     value = from_json(value)
     return tuple(map(_key, value)) if isinstance(value, list) else value
 
@@ -93,7 +93,7 @@ _READERS: dict[str, Any] = {
 
 
 def exact(value: Any) -> Any:
-    """A stored value as JSON from which `from_json` makes the same value: what JSON has no word for goes in by its own encoding."""
+    """Return a stored value as JSON that `from_json` converts back exactly: non-JSON values are included in Everstep's encoding."""
     cls = type(value)
     if cls is list:
         return [exact(item) for item in value]
@@ -103,7 +103,7 @@ def exact(value: Any) -> Any:
     if cls not in _NATIVE:
         return _data(value)
     plain = as_json(value)
-    return plain if encode(from_json(plain)) == encode(value) else _data(value)  # a NaN may have bits of its own
+    return plain if encode(from_json(plain)) == encode(value) else _data(value)  # NaNs may differ in their bits
 
 
 def _data(value: Any) -> Any:
@@ -112,7 +112,7 @@ def _data(value: Any) -> Any:
 
 
 def reconciled(stored: Any, given: Any) -> Any:
-    """The value of a JSON state, in which each part that is what `restore` prints for the stored one is the stored one: a tuple stays a tuple."""
+    """Return the value of a JSON state. A part that equals what `restore` prints for the stored part keeps the stored value: a tuple stays a tuple."""
     if dumps(as_json(stored)) == dumps(given):
         return stored
     if type(stored) is dict and isinstance(given, dict) and all(type(key) is str for key in stored) and not is_tag(given):
@@ -123,5 +123,5 @@ def reconciled(stored: Any, given: Any) -> Any:
 
 
 def is_tag(value: dict[str, Any]) -> bool:
-    """Whether an object would be taken for a tag."""
+    """Return whether an object would be read as a tag."""
     return any(key.startswith("$") for key in value) and (_tagged(value) is not None or _repeated(value) is not None)

@@ -1,6 +1,6 @@
-"""Stored values as JSON. Never runs code of a value. No I/O.
+"""Converts stored values to JSON. Never runs code of a value. No I/O.
 
-JSON has no tuples, dates or bytes: those become what a script can use, a list, an ISO text, an object that names its type:
+JSON has no tuples, dates or bytes. They become forms that a script can use: a list, an ISO text, an object that names its type:
 
     tuple, deque, range, set, frozenset   a list; sets in an order that is always the same
     datetime, date, time, UUID, Decimal, Fraction, Path, Enum   a text
@@ -28,7 +28,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 def as_json(value: Any) -> Any:
-    """A stored value in the words of JSON."""
+    """Return a stored value as JSON values."""
     if isinstance(value, Enum):
         return str(value.value) if not isinstance(value.value, (int, float)) else value.value
     if isinstance(value, float) and not math.isfinite(value):
@@ -45,12 +45,12 @@ def as_json(value: Any) -> Any:
 
 
 def iso(moment: datetime) -> str:
-    """A time of the store's own in UTC with milliseconds: 2026-11-15T08:30:00.000Z. Times of the user's are written as they are."""
+    """Format a time of the store in UTC with milliseconds: 2026-11-15T08:30:00.000Z. Times in user values are written unchanged."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def whole(value: Any) -> Any:
-    """A value that is fetched as it is touched, as a plain one: what hides secrets looks into plain containers only."""
+    """Convert a lazily loaded value to plain containers: masking only looks into plain ones."""
     if isinstance(value, Mapping) and not isinstance(value, dict):
         return {key: whole(item) for key, item in value.items()}
     if type(value).__name__ == "ListView":
@@ -59,7 +59,7 @@ def whole(value: Any) -> Any:
 
 
 def opened(value: Any) -> Any:
-    """A value with the objects in it as dicts of their fields."""
+    """Return a value with its objects as dicts of their fields."""
     fields = fields_of(value)
     if fields is not None or isinstance(value, Mapping):
         return {key: opened(item) for key, item in (value.items() if fields is None else fields.items())}
@@ -69,7 +69,7 @@ def opened(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Of a subclass, the plain value."""
+    """Return the plain value of an instance of a subclass."""
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
@@ -85,7 +85,7 @@ def _mapping(value: Mapping[Any, Any]) -> Any:
 
 
 def _looks_like_tag(plain: dict[str, Any]) -> bool:
-    from everstep.views.stored.tagged_json import is_tag  # which needs this module itself
+    from everstep.views.stored.tagged_json import is_tag  # imported here: it imports this module
 
     return is_tag(plain)
 
@@ -107,7 +107,7 @@ def _other(value: Any) -> Any:
 
 
 def fields_of(value: Any) -> dict[Any, Any] | None:
-    """The fields of an object of the program's own, or of one that this process doesn't know."""
+    """Return the fields of an object of the program, or of a type that this process doesn't know."""
     if type(value).__name__ == "Unknown" and isinstance(getattr(value, "fields", None), Mapping):
         return dict(value.fields)
     if hasattr(type(value), "__dataclass_fields__"):
@@ -121,5 +121,5 @@ def fields_of(value: Any) -> dict[Any, Any] | None:
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """JSON in ASCII: whatever a text holds, a terminal sees only letters of JSON."""
+    """Write JSON in ASCII, so that no text can send escapes to a terminal."""
     return json.dumps(value, indent=indent, ensure_ascii=True, allow_nan=False)

@@ -1,1 +1,1 @@
-"""Connections to the server: made, shared, guarded, and what their errors mean."""
+"""Connections to the server: creating, sharing and guarding them, and translating their errors."""

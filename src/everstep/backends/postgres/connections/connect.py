@@ -1,7 +1,8 @@
-"""Connections to PostgreSQL: how they are made. Relies on psycopg.
+"""Creates connections to PostgreSQL. Relies on psycopg.
 
-Nothing that matters for what is stored is kept in a session, so that a pooler may give each transaction another one; and no statement is prepared
-where there may be a pooler (see `is_direct`). Every wait has an end that is set here: the driver's own defaults let a cut network hang for minutes.
+Sessions keep no state that affects stored data, so a pooler may give each transaction another session; and no statement is prepared
+if there may be a pooler (see `is_direct`). Every wait has a limit that is set here: with the driver's own defaults, a cut network blocks for
+minutes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _DEFAULTS = {
 }
 
 
-# Set last, so that PGCLIENTENCODING, a role's settings or the address cannot choose another one: text would come back as other text or as bytes.
+# Set last, so that PGCLIENTENCODING, a role's settings or the address cannot choose another: text would be read as other text or as bytes.
 _FIXED = {"client_encoding": "UTF8"}
 _ON_SERVER = {
     "tcp_user_timeout": "tcp_user_timeout",
@@ -54,7 +55,7 @@ _ON_SERVER = {
 
 
 class Address:
-    """Where a store is: what to connect to, which schema it has, and how it is called without its password."""
+    """The address of a store: its connection settings, its schema, and its URL without the password."""
 
     def __init__(self, url: str, schema: str | None = None, namespace: str | None = None, patience: float | None = None):
         parts = urlsplit(url)
@@ -68,18 +69,18 @@ class Address:
         shown += [("namespace", namespace)] if namespace else [("schema", self.schema)] if self.schema != _DEFAULT else []
         self.url = _joined(user.partition(":")[0] + at + host, parts.path, shown)
         self._takes_options = True
-        self.channel = f"everstep_{self.schema}"[:63]  # what those who wait for work listen to
+        self.channel = f"everstep_{self.schema}"[:63]  # the notification channel for workers
         try:
             self._given = conninfo_to_dict(self._conninfo)
         except psycopg.ProgrammingError as error:
-            raise InvalidArgument(f"{self.url!r} is no address of a PostgreSQL database: {error}".strip()) from None
+            raise InvalidArgument(f"{self.url!r} is not a valid address of a PostgreSQL database: {error}".strip()) from None
 
     def connect(self, writing: bool = False, seconds: int | None = None, kind: type[Connection] = psycopg.Connection) -> Connection:
-        """A new connection. A pooler may refuse settings at the start of a session; then it goes without."""
+        """Return a new connection. If a pooler refuses settings at the start of a session, connect without them."""
         most = seconds if seconds is not None else _WRITE_SECONDS if writing else _READ_SECONDS
         given = self._given.get("options", "")
         chosen: dict[str, Any] = {**_DEFAULTS, **self._given, **_FIXED}
-        if kind is psycopg.Connection:  # a connection that users write through keeps the path that they expect
+        if kind is psycopg.Connection:  # connections for users' functions keep the path that users expect
             given = f"-c search_path=pg_catalog,pg_temp {given}"
         options = f"-c statement_timeout={most * 1000} -c lock_timeout={LOCK_SECONDS * 1000} {_same_there(chosen)}"
         try:
@@ -95,7 +96,7 @@ class Address:
             raise translated(error, self.url) from error
 
     def load(self, name: str) -> dict[str, bytes]:
-        """The named statements of a file, for this schema."""
+        """Return the named statements of a file, for this schema."""
         return {title: self.fill(text).encode() for title, text in sql_files.load("postgres", name).items()}
 
     def fill(self, text: str) -> str:
@@ -106,7 +107,7 @@ class Address:
 def _seconds(patience: Any) -> float:
     try:
         seconds = float(patience)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds <= 86_400:
         raise InvalidArgument(f"patience must be a number of seconds from 0 to 86,400, got {patience!r:.60}")
@@ -114,31 +115,31 @@ def _seconds(patience: Any) -> float:
 
 
 def _agreed(name: str, asked: list[tuple[str, str]], given: str | None) -> str | None:
-    """An option that may stand in the URL and in the call."""
+    """Return an option that may be in the URL or in the call."""
     named = dict(asked).get(name)
     if given is not None and named is not None and given != named:
-        raise InvalidArgument(f"the URL says {name}={named!r}, and the call says {given!r}")
+        raise InvalidArgument(f"{name} must be the same in the URL and in the call, got {named!r} and {given!r}")
     return given if given is not None else named
 
 
 def _schema(schema: str | None, namespace: str | None) -> str:
-    """The schema of a store. A namespace is a schema whose name begins with ours: what PostgreSQL keeps apart best."""
+    """Return the schema of a store. A namespace is a schema whose name begins with ours: PostgreSQL separates schemas best."""
     if schema is not None and namespace is not None:
-        raise InvalidArgument("a namespace is a schema, so that only one of both can be named", remedy="Leave out schema or namespace.")
+        raise InvalidArgument("schema and namespace cannot be combined: a namespace is a schema", remedy="Leave out schema or namespace.")
     if namespace is not None:
         if not _NAMESPACE.fullmatch(namespace):
             raise InvalidArgument(
-                f"{namespace!r:.80} is no name for a namespace", remedy="Use up to 50 small letters, digits, hyphens and underscores."
+                f"{namespace!r:.80} is not a valid namespace", remedy="Use up to 50 lowercase letters, digits, hyphens and underscores."
             )
         return f"{_DEFAULT}_{namespace}"
     schema = _DEFAULT if schema is None else schema
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_"):
-        raise InvalidArgument(f"{schema!r:.80} is no name for a schema", remedy="Use small letters, digits and underscores.")
+        raise InvalidArgument(f"{schema!r:.80} is not a valid schema name", remedy="Use lowercase letters, digits and underscores.")
     return schema
 
 
 def _same_there(chosen: dict[str, Any]) -> str:
-    """What ends a dead connection here ends it on the server, too: it lets go of locks, and a reply that cannot get through is not waited for."""
+    """Return settings by which the server, too, ends a dead connection: it releases its locks and does not wait to deliver a reply."""
     return " ".join(f"-c {theirs}={int(chosen[ours])}" for ours, theirs in _ON_SERVER.items() if str(chosen[ours]).isdecimal())
 
 
@@ -151,30 +152,30 @@ def _connect(chosen: dict[str, Any], kind: type[Connection]) -> Connection:
 
 
 def refuse_encoding(connection: Connection, url: str) -> None:
-    """Refuse a database that cannot hold every text. The server says its encoding when a session starts, so this costs no round trip."""
+    """Refuse a database that cannot hold every text. The server reports its encoding at the start of a session: no round trip needed."""
     encoding = connection.info.parameter_status("server_encoding") or "UTF8"
     if encoding != "UTF8":
         name = connection.info.dbname
         raise UnsuitableEncoding(
             f"the database {name!r} at {url} has the encoding {encoding}, but a store needs UTF8; nothing was written",
-            remedy=f"Make a database in UTF8 and use it instead: createdb -E UTF8 -T template0 {name}_utf8",
+            remedy=f"Create a database in UTF8 and use it instead: createdb -E UTF8 -T template0 {name}_utf8",
         )
 
 
 def speak_utf8(connection: psycopg.Connection[Any]) -> None:
-    """Undo for this transaction what a user's function chose with SET client_encoding, so that names and notes in any script can be sent."""
+    """Undo a user's SET client_encoding for this transaction, so that names and notes in any script can be sent."""
     if connection.info.encoding != "utf-8":
         psycopg.Cursor(connection).execute(b"SET LOCAL client_encoding = 'UTF8'")
 
 
 def is_direct(connection: Connection) -> bool:
-    """Whether the session is the server's own, in which statements stay prepared. A pooler shows its clients a number that is no session's."""
+    """Return whether the session is the server's own, in which statements stay prepared. A pooler reports a pid that no session has."""
     ((pid,),) = execute(connection, b"SELECT pg_backend_pid()")
     return bool(pid == connection.info.backend_pid)
 
 
 def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> Rows:
-    """The rows of one statement, on a connection that the caller has."""
+    """Return the rows of one statement on the caller's connection."""
     cursor = connection.cursor(binary=True)
     cursor.execute(sql, values)
     result = cursor.pgresult
@@ -182,9 +183,9 @@ def execute(connection: Connection, sql: bytes, values: Sequence[Any] = ()) -> R
 
 
 def hear_out(connection: Connection) -> None:
-    """Cancel what the server is doing for us, and wait for its answer: otherwise it could still commit after the caller has looked and found nothing.
+    """Cancel the running statement, and wait for its end: otherwise it could still commit after the caller has checked and found nothing.
 
-    psycopg does so itself on Ctrl-C, but not for an error that a signal handler raised.
+    psycopg does this itself on Ctrl-C, but not for an error that a signal handler raised.
     """
     wire = connection.pgconn
     if connection.closed or wire.transaction_status != psycopg.pq.TransactionStatus.ACTIVE:

@@ -1,7 +1,7 @@
-"""What is wrong with the tables of a store in PostgreSQL, in words: asked only after a statement failed. Relies on psycopg.
+"""Finds out what is wrong with the tables of a store in PostgreSQL, after a statement failed. Relies on psycopg.
 
-The server reports the first thing that it stumbles over, such as a null in another table. The cause is looked up here, so that the message names the
-table that somebody emptied, dropped or renamed.
+The server reports the first error that it meets, such as a null in another table. This module looks for the cause, so that the message names
+the table that was emptied, dropped or renamed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SELECT c.relname::pg_catalog.text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_
 WHERE n.nspname = %s AND c.relname = ANY (%s::pg_catalog.text[])
 """
 _NOT_WRITABLE = (pg.ReadOnlySqlTransaction, pg.ObjectNotInPrerequisiteState)
-_REMEDY = "Restore the schema from a backup, or undo the change. `everstep repair SOURCE TARGET` writes what is left to a new store."
+_REMEDY = "Restore the schema from a backup, or undo the change. `everstep repair SOURCE TARGET` saves the rest to a new store."
 
 
 def explained(error: BaseException, address: Address, connection: Connection | None = None) -> BaseException:
-    """What to raise in place of an error of the driver, with the real cause where a table or a standby is to blame."""
+    """Return the error to raise for an error of the driver, with the real cause if a table or a standby is to blame."""
     meaning = translated(error, address.url)
     if isinstance(error, _NOT_WRITABLE):
         return _read_only(error, address, connection)
@@ -46,7 +46,10 @@ def explained(error: BaseException, address: Address, connection: Connection | N
 
 
 def _read_only(error: psycopg.Error, address: Address, connection: Connection | None) -> ReadOnly:
-    """A standby takes no writes from anybody; a setting that makes sessions read-only can be changed. Servers before 14 do not say which it is."""
+    """Return the error for a read-only server or session. A standby accepts no writes at all; a session setting can be changed.
+
+    Servers before 14 do not report which it is.
+    """
     standby = connection.info.parameter_status("in_hot_standby") if connection is not None and not connection.closed else None
     why = {"on": "the server is a standby", "off": "this session is read-only"}.get(
         standby or "", "the server or this session is read-only"
@@ -61,7 +64,7 @@ def _read_only(error: psycopg.Error, address: Address, connection: Connection | 
 
 
 def fault(connection: Connection, address: Address) -> str | None:
-    """The first table that is missing or empty; None if there is none, or if there is no table at all."""
+    """Return the first fault: a table that is missing or empty. None if there is none, or if there is no table at all."""
     present = {name for (name,) in execute(connection, _PRESENT, (address.schema, list(TABLES)))}
     missing = [name for name in TABLES if name not in present]
     if missing and present:
@@ -73,10 +76,10 @@ def fault(connection: Connection, address: Address) -> str | None:
 
 
 def refuse_broken(connection: Connection, address: Address) -> None:
-    """Refuse a schema that holds some of a store's tables, but not those that say so."""
+    """Refuse a schema that holds some of a store's tables, but not those that identify it."""
     try:
         cause = fault(connection, address)
     except pg.UndefinedColumn:
-        cause = None  # what comes next says which
+        cause = None  # the next statement reports the error
     if cause is not None:
-        raise NotAStore(f"{address.url} is not a whole Everstep store: {cause}", remedy=_REMEDY)
+        raise NotAStore(f"{address.url} is not a complete Everstep store: {cause}", remedy=_REMEDY)

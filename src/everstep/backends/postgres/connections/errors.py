@@ -1,7 +1,7 @@
-"""What PostgreSQL's errors mean to a person who wanted to save or to read. Relies on psycopg; decides nothing about going on.
+"""Translates PostgreSQL's errors into ours, for a save or a read. Relies on psycopg; does not decide whether to continue.
 
-An error that the server reports on a connection that stays open has undone its transaction: nothing was written. Where the connection
-itself is lost, the writer finds out whether the write happened; here it only gets a name.
+An error that the server reports on a connection that stays open has undone its transaction: nothing was written. If the connection
+itself is lost, the writer finds out whether the write happened; this module only translates the error.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ GRANTS = "Ask its owner for the rights that docs/postgres.md lists."
 
 
 def said(error: BaseException) -> str:
-    """The first line of what the server or the driver said."""
+    """Return the first line of an error of the server or the driver."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
 def translated(error: BaseException, url: str) -> BaseException:
-    """What to raise in place of an error of the driver."""
+    """Return the error to raise for an error of the driver."""
     if isinstance(error, EverstepError) or not isinstance(error, Exception):
         return error
     if isinstance(error, (UnicodeEncodeError, OverflowError)) or (isinstance(error, psycopg.DataError) and error.sqlstate is None):
@@ -56,7 +56,7 @@ def _of_server(error: psycopg.Error, url: str) -> EverstepError:
             what, remedy="Set pool_mode = transaction (or session) for this database in PgBouncer: a store needs transactions."
         )
     if isinstance(error, _BUSY):
-        return StoreBusy(what, remedy="Try again; if it stays so, look in pg_stat_activity for who holds locks or connections.")
+        return StoreBusy(what, remedy="Try again. If it persists, look in pg_stat_activity for sessions that hold locks or connections.")
     if isinstance(error, (pg.DiskFull, pg.OutOfMemory)):
         return StoreFull(what)
     if isinstance(error, _BAD_VALUE) or (isinstance(error, pg.DataException) and not isinstance(error, pg.DataCorrupted)):
@@ -64,7 +64,7 @@ def _of_server(error: psycopg.Error, url: str) -> EverstepError:
     if isinstance(error, (pg.InsufficientPrivilege, pg.ReadOnlySqlTransaction)):
         return ReadOnly(what, remedy=GRANTS)
     if isinstance(error, _UNKNOWN):
-        return NotAStore(f"{url} is not a whole Everstep store: {said(error)}")
+        return NotAStore(f"{url} is not a complete Everstep store: {said(error)}")
     if isinstance(error, _BROKEN):
         return Damaged(what)
     if isinstance(error, _REFUSED):

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that functions of users write through, inside a transaction that they cannot end. Relies on psycopg.
+"""Connections to PostgreSQL for users' functions, inside a transaction that the functions cannot end. Relies on psycopg.
 
-A connection is used again by later steps. Each transaction sets a mark that ends with it: a function that got a COMMIT past the guard is
-found out by it. Statements of Everstep's own go through `own`, which knows no guard.
+Later steps reuse a connection. Each transaction sets a mark that ends with it, which reveals a function that got a COMMIT past the
+guard. Everstep's own statements go through `own`, which has no guard.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from everstep.backends.postgres.connections.errors import translated
 
 _SECONDS = 600
 _IDLE = 8
-_MOST = 16  # of one process: a server has a hundred for all
+_MOST = 16  # of one process: a server has a hundred for all processes
 _CANCEL_SECONDS = 5.0
 MARK = "everstep.step"
 
 
 class GuardedCursor(psycopg.Cursor[Any]):
-    """A cursor that ends no transaction."""
+    """A cursor that cannot end the transaction."""
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         _admit(self.connection, query)
@@ -50,7 +50,7 @@ class GuardedCursor(psycopg.Cursor[Any]):
 
 
 class GuardedConnection(psycopg.Connection[Any]):
-    """What the function of a transactional step gets."""
+    """The connection that the function of a transactional step gets."""
 
     mark = ""
     over = True
@@ -81,13 +81,13 @@ class GuardedConnection(psycopg.Connection[Any]):
         raise refused("a with block around the connection")
 
     def end(self) -> None:
-        """Close it, in truth. Whoever has sent a statement through it is waited for: freeing what it waits on would be no error but a crash."""
+        """Really close it. Waits for a thread that has sent a statement through it: freeing it meanwhile would crash the process."""
         self.over = True
         if not self.lock.acquire(blocking=False):
             with suppress(psycopg.Error):
                 self.cancel_safe(timeout=_CANCEL_SECONDS)
             if not self.lock.acquire(timeout=_CANCEL_SECONDS):
-                return  # without a COMMIT nothing of it holds; it ends with the thread that uses it
+                return  # without a COMMIT nothing takes effect; the connection ends with the thread that uses it
         try:
             super().close()
         finally:
@@ -98,12 +98,12 @@ def _admit(connection: Any, query: Any) -> None:
     if connection.over:
         raise over()
     if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-        raise ended()  # what follows would hold by itself
+        raise ended()  # further statements would be committed separately
     refuse_ends(query.as_string(connection) if isinstance(query, sql.Composable) else query)
 
 
 def own(connection: psycopg.Connection[Any], query: bytes, values: Any = None) -> psycopg.Cursor[tuple[Any, ...]]:
-    """A statement of Everstep's own."""
+    """Execute one of Everstep's own statements."""
     cursor = psycopg.Cursor(connection, row_factory=tuple_row)
     cursor.format = psycopg.pq.Format.BINARY if values is not None else psycopg.pq.Format.TEXT
     return cursor.execute(query, values)
@@ -115,14 +115,14 @@ class Lender:
     def __init__(self, address: Address):
         self.address = address
         self._idle: list[GuardedConnection] = []
-        self._lock = threading.RLock()  # a finalizer may use it in the middle of a use
-        self._room: SimpleQueue[None] = SimpleQueue()  # a place for each; a Semaphore holds a lock that a finalizer would wait for
+        self._lock = threading.RLock()  # reentrant: a finalizer may need it while it is held
+        self._room: SimpleQueue[None] = SimpleQueue()  # one item per free slot; a Semaphore holds a lock that a finalizer could wait for
         for _ in range(_MOST):
             self._room.put(None)
         self._pid = os.getpid()
 
     def begin(self) -> GuardedConnection:
-        """A connection with a transaction open, nothing of former ones left. Waits while too many are lent."""
+        """Return a connection with an open transaction and no state from earlier ones. Waits while too many are lent."""
         self._await_room()
         try:
             connection = self._begin()
@@ -137,11 +137,11 @@ class Lender:
     def _await_room(self) -> None:
         while True:
             with suppress(Empty):
-                self._room.get(timeout=0.5)  # a signal that comes just before a wait is heard after it
+                self._room.get(timeout=0.5)  # a signal that arrives just before the wait is handled after it
                 return
 
     def _begin(self) -> GuardedConnection:
-        """One that was lost while it lay idle is replaced."""
+        """Begin a transaction; replace a connection that was lost while idle."""
         while (idle := self._take()) is not None:
             try:
                 return _begun(idle)
@@ -156,12 +156,12 @@ class Lender:
 
     def _take(self) -> GuardedConnection | None:
         with self._lock:
-            if self._pid != os.getpid():  # after a fork: they are the parent's
+            if self._pid != os.getpid():  # after a fork: the connections are the parent's
                 self._idle, self._pid = [], os.getpid()
             return self._idle.pop() if self._idle else None
 
     def give(self, connection: GuardedConnection) -> None:
-        """Take a connection back whose transaction has ended."""
+        """Take back a connection whose transaction has ended."""
         connection.over = True
         self._returned(connection)
         connection.row_factory = tuple_row
@@ -173,7 +173,7 @@ class Lender:
         connection.end()
 
     def undo(self, connection: GuardedConnection, abandoned: bool) -> None:
-        """Roll back. Where that cannot be said, the end of the connection says it."""
+        """Roll back. If the statement cannot be sent, closing the connection rolls back."""
         connection.over = True
         if not abandoned and not connection.closed:
             with suppress(psycopg.Error):
@@ -183,7 +183,7 @@ class Lender:
         self.drop(connection)
 
     def drop(self, connection: GuardedConnection) -> None:
-        """Take a connection back that nothing is to be done with any more."""
+        """Take back a connection that cannot be used again."""
         try:
             connection.end()
         finally:
@@ -203,8 +203,8 @@ class Lender:
 
 
 def _begun(connection: GuardedConnection) -> GuardedConnection:
-    """One round trip: what a former function SET goes, and a transaction begins that is known by its mark. No query yet: the
-    function may still choose the isolation of its transaction."""
+    """Reset the settings of earlier functions and begin a transaction with its mark, in one round trip. No query yet: the
+    function may still choose the isolation level."""
     mark = token_hex(8)
     try:
         own(connection, f"RESET SESSION AUTHORIZATION; RESET ALL; BEGIN; SET LOCAL {MARK} = '{mark}'".encode())

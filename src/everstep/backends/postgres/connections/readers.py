@@ -19,7 +19,7 @@ _PAUSE = 0.1
 
 
 class Readers:
-    """The connections that reads go through. Each read is one statement, so one snapshot."""
+    """The connections that all reads share. Each read is one statement, so one snapshot."""
 
     def __init__(self, address: Address, patience: float, first: Connection):
         self._address = address
@@ -32,11 +32,11 @@ class Readers:
         return self.ask(self.sql[name], values)
 
     def together(self, *asked: tuple[str, Sequence[Any]]) -> list[Rows]:
-        """The rows of several statements in one round trip."""
+        """Return the rows of several statements in one round trip."""
         return self._patiently(lambda fresh: self._ask_together(asked, fresh))
 
     def ask(self, sql: bytes, values: Sequence[Any]) -> Rows:
-        """The rows of one statement. A lost connection is replaced, until the patience is over."""
+        """Return the rows of one statement. A lost connection is replaced, until the patience is exhausted."""
         return self._patiently(lambda fresh: self._ask(sql, values, fresh))
 
     def _patiently(self, ask: Callable[[bool], T]) -> T:
@@ -71,7 +71,7 @@ class Readers:
                 raise explained(error, self._address, connection) from error
 
     def stream(self, name: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of one statement, a few at a time."""
+        """Yield the rows of one statement, a few at a time."""
         with self.connection() as connection:
             try:
                 yield from connection.cursor(binary=True).stream(self.sql[name])
@@ -93,14 +93,15 @@ class Readers:
     def _take(self, fresh: bool) -> Connection:
         if self._closed:
             raise StoreClosed(f"the store {self._address.url} is closed")
-        if fresh:  # where one was lost, the others are lost as well
+        if fresh:  # if one connection was lost, the others are lost as well
             _close_all(self._idle)
         with suppress(IndexError):
             return self._idle.pop()
         return self._address.connect()
 
     def _give(self, connection: Connection) -> None:
-        """Without a lock, which a finalizer could wait for in vain: a list is safe by itself, and who closes last closes all."""
+        """Put a connection back. Uses no lock, on which a finalizer could block forever: a list is thread-safe, and the last one to close
+        closes all."""
         if connection.closed or len(self._idle) >= _IDLE:
             connection.close()
             return

@@ -1,1 +1,1 @@
-"""What can be read from a damaged store, and how a new one is built."""
+"""Reads a damaged store, and builds a new one."""

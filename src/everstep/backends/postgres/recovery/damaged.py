@@ -1,8 +1,8 @@
-"""What is left of a damaged store in PostgreSQL: rows as the server reads them, in parts where it fails. Relies on psycopg.
+"""Reads a damaged store in PostgreSQL: rows as the server reads them, in parts where it fails. Relies on psycopg.
 
-All of it is one snapshot, read in one transaction that writes nothing, so that the store may be in use. A row whose page or whose long value the
-server cannot read is passed over, and its neighbours are found all the same. Rows that were deleted are out of reach: the server
-shows nobody what they were. Whatever it says is a candidate like any other.
+All of it is one snapshot, read in one transaction that writes nothing, so the store may be in use. A row is skipped if the server cannot
+read its page or a long value of it; its neighbours are still found. Deleted rows are out of reach: the server
+does not show them. Rows that it returns are candidates like any other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from everstep.records import MODULUS, ZERO, Base, Letter, Pruned, Record, RunRow
 
 T = TypeVar("T")
 _MOST_PLACES = (1 << 32) - 1
-_PATIENCE = 150  # reads of one range that fail before the rest of it is given up
-_ELSEWHERE = 200  # chunks that are looked for in all families: each is a walk over the table
+_PATIENCE = 150  # failed reads of one range before the rest of it is skipped
+_ELSEWHERE = 200  # how many chunks to look for in all families: each search scans the table
 _OWNERS = (
     ("tags", "run"),
     ("letters", "run"),
@@ -64,11 +64,11 @@ class PostgresWreck:
         execute(self._connection, self._sql["patient"])
 
     def _all(self, name: str, *values: Any) -> Rows:
-        """All rows of a statement; none if it fails."""
+        """Return all rows of a statement; none if it fails."""
         return self._tried(self._sql[name], values) or []
 
     def _tried(self, sql: bytes, values: tuple[Any, ...]) -> Rows | None:
-        """The rows of a statement, or None if the server could not read them. The snapshot stays the same."""
+        """Return the rows of a statement, or None if the server could not read them. The snapshot stays the same."""
         try:
             with self._connection.transaction():
                 return execute(self._connection, sql, values)
@@ -79,7 +79,7 @@ class PostgresWreck:
             return None
 
     def _range(self, name: str, first: int, last: int, *values: Any) -> Rows:
-        """The rows of a statement between two keys; where a read fails, in halves."""
+        """Return the rows of a statement between two keys; if a read fails, in halves."""
         found: Rows = []
         waiting, patience = [(first, last)], _PATIENCE
         while waiting and patience:
@@ -116,7 +116,7 @@ class PostgresWreck:
         return [(row, True) for row in self._made(run_from, [self._rows[place]] if place in self._rows else [])]
 
     def _made(self, make: Callable[[Values], T], candidates: Rows) -> list[T]:
-        """Those of the candidates that can be read."""
+        """Return those of the candidates that can be read."""
         found: list[T] = []
         for values in candidates:
             with suppress(Damaged):
@@ -163,7 +163,7 @@ class PostgresWreck:
             yield from (frame for (frame,) in self._all("chunk_elsewhere", family, digest))
 
     def feed(self, deep: bool) -> Feed:
-        """The feed has no digests; it counts if its entries do not overlap and the records of each run follow each other without a gap."""
+        """Read the feed. It has no digests; it counts if its entries do not overlap and the records of each run have no gap."""
         given, waiting, ends = self._all("feed"), self._all("feed_new"), self._all("feed_end")
         newest = max([*(last for last, *_ in given), *(position for (position,) in ends)], default=0)
         entries: list[Entry] = [*_with_holes(given, newest), *waiting]
@@ -181,7 +181,7 @@ class PostgresWreck:
 
 
 def _format(connection: Connection, address: Address) -> int:
-    """The format of the store. One whose note of it is lost may still have all its tables."""
+    """Return the format of the store. If the row that holds it is lost, the tables may still be complete."""
     try:
         version = version_of(connection, address)
     except psycopg.Error as error:
@@ -196,7 +196,7 @@ def _whole(total: Decimal) -> int | None:
 
 
 def _records(run: str, values: Values) -> list[Record]:
-    """A record; one whose body is gone still tells its digest."""
+    """Make a record. If its body is missing, its digest is still known."""
     with suppress(Damaged):
         if values[11] is None and values[12] is None:
             return [record_from(run, (*values[:11], ZERO, None))]
@@ -205,7 +205,7 @@ def _records(run: str, values: Values) -> list[Record]:
 
 
 def _follow(given: Rows) -> bool:
-    """Whether no entry overlaps the one before it."""
+    """Return whether no entry overlaps the one before it."""
     position = 0
     for last, _, _, count in given:
         if last < position + count or count < 1:
@@ -215,7 +215,7 @@ def _follow(given: Rows) -> bool:
 
 
 def _with_holes(given: Rows, end: int) -> list[Entry]:
-    """The entries, and one without a run for each gap: positions of runs that were deleted stay empty."""
+    """Return the entries, and one without a run for each gap: positions of deleted runs stay empty."""
     entries: list[Entry] = []
     position = holes = 0
     for last, run, seq, count in [*given, (end, 0, 0, 0)]:
@@ -232,7 +232,7 @@ def _with_holes(given: Rows, end: int) -> list[Entry]:
 
 
 def _heads(entries: list[Entry]) -> dict[int, int] | None:
-    """The newest record of each run; None if those of a run do not follow each other. What repair left of lost positions has no run."""
+    """Return the newest record of each run; None if the records of a run have a gap. Positions lost to a repair have no run."""
     heads: dict[int, int] = {}
     for place, seq, count in entries:
         if place and seq != heads.get(place, 0) + 1:

@@ -1,6 +1,6 @@
-"""Builds a store in PostgreSQL out of rows that are known to be good. Relies on `format` for the tables.
+"""Builds a store in PostgreSQL from verified rows. Relies on `format` for the tables.
 
-All of it is one transaction: whoever is killed in it leaves nothing. Places, digests and rows are kept exactly as given. Never writes
+All of it is one transaction: a killed process leaves nothing. Positions, digests and rows are kept exactly as given. Never writes
 into a schema that has a table.
 """
 
@@ -26,7 +26,7 @@ _AT_ONCE = 1000
 
 
 class PostgresBuilder:
-    """A store in the making."""
+    """A store that is being built."""
 
     def __init__(self, url: str) -> None:
         self._address = Address(url)
@@ -110,7 +110,7 @@ class PostgresBuilder:
             raise translated(error, self._address.url) from error
 
     def abandon(self) -> None:
-        """Undo what was built, unless it is finished: the server does that when the connection ends."""
+        """Undo everything that was built, unless it is finished: the server does that when the connection ends."""
         self._connection.close()
         self._folder.cleanup()
 

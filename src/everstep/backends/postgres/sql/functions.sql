@@ -1,7 +1,7 @@
--- What a store in PostgreSQL does in one round trip each. Installed with the tables of format 1; {schema} is the store's own schema.
--- Each is one transaction, or a part of one. A refusal is a code, not an error, so that it does not take the others of a batch with it;
--- and it is found out before anything is written. Locks are taken in one order: run, place, bucket, chunks.
--- Functions that others call set the search path: a table, type or function of the same name in another schema must not take the place of ours.
+-- The writes of a store in PostgreSQL, each in one round trip. Installed with the tables of format 1; {schema} is the store's own schema.
+-- Each is one transaction, or a part of one. A refusal is a code, not an error, so that it does not fail the others of a batch;
+-- and it is decided before anything is written. Locks are taken in one order: run, queue entry, bucket, chunks.
+-- Functions that are called from outside set the search path: an object of the same name in another schema must not replace ours.
 
 -- The digest of a row as a number, for the sum in the manifest.
 CREATE OR REPLACE FUNCTION {schema}.number_of(p_check bytea) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION {schema}.now_us() RETURNS bigint LANGUAGE sql VOLATIL
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- Wait for the disk at the end of this transaction, also where the server's or the user's settings say otherwise. Stronger ones are kept.
+-- Wait for the disk at the end of this transaction, even if the server's or the user's settings are weaker. Stronger ones are kept.
 CREATE OR REPLACE FUNCTION {schema}.durably() RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
@@ -29,15 +29,15 @@ BEGIN
 END
 $$;
 
--- A write that the manifest cannot count is undone: nothing would prove it.
+-- Undo a write that the manifest cannot count: nothing would prove it.
 CREATE OR REPLACE FUNCTION {schema}.no_bucket(p_bucket smallint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RAISE EXCEPTION 'bucket % of the manifest is gone', p_bucket USING ERRCODE = 'data_corrupted';
 END
 $$;
 
--- Change the sum in the manifest, in one bucket; gives the bucket's number of writes, which is the stamp of chunks.
--- Only a bucket is locked until the transaction ends, and each open store has one: so writers rarely wait for each other.
+-- Change the sum in the manifest, in one bucket; returns the bucket's number of writes, which is the stamp of chunks.
+-- Only a bucket is locked until the transaction ends, and each open store has its own: so writers rarely wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.count(p_bucket smallint, p_delta numeric, p_runs integer DEFAULT 0) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
     SELECT {schema}.durably();
@@ -45,7 +45,7 @@ LANGUAGE sql VOLATILE AS $$
     WHERE bucket = p_bucket RETURNING writes
 $$;
 
--- Chunks of a family. One that is there has the same content, unless it was damaged: then this heals it. A frame never gets shorter.
+-- Add chunks of a family. A stored chunk has the same content, unless it was damaged: then this heals it. A frame never gets shorter.
 CREATE OR REPLACE FUNCTION {schema}.keep_chunks(
     p_family bytea, p_digests bytea[], p_frames bytea[], p_bucket smallint, p_stamp bigint
 ) RETURNS void LANGUAGE sql VOLATILE AS $$
@@ -56,7 +56,7 @@ CREATE OR REPLACE FUNCTION {schema}.keep_chunks(
         bucket = excluded.bucket, stamp = excluded.stamp
 $$;
 
--- Keep the tables that serve listings in step with a row.
+-- Keep the listing tables consistent with a row.
 CREATE OR REPLACE FUNCTION {schema}.label(p_pk bigint, p_old_tags text[], p_tags text[], p_old_items bytea[], p_items bytea[])
 RETURNS void LANGUAGE sql VOLATILE AS $$
     DELETE FROM {schema}.run_tags WHERE pk = p_pk AND tag = ANY (p_old_tags);
@@ -65,8 +65,8 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
     INSERT INTO {schema}.run_meta (item, pk) SELECT item, p_pk FROM unnest(p_items) AS item ON CONFLICT DO NOTHING;
 $$;
 
--- One commit of one run. Codes: 0 done, 1 done before (only where `p_again` says that this is asked once more), 2 the run is gone,
--- 3 the epoch moved on, 4 the head or the check moved on, 5 the id is taken, 6 the parent is gone, 7 the queue has a double.
+-- One commit of one run. Codes: 0 done, 1 done before (only if `p_again` says that this is a retry), 2 the run was deleted,
+-- 3 the epoch has changed, 4 the head or the check has changed, 5 the id is taken, 6 the parent was deleted, 7 the queue has a duplicate.
 CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_bucket smallint, p_again boolean, p_delta numeric,
     p_was_epoch bigint, p_was_seq bigint, p_was_check bytea,
@@ -107,7 +107,7 @@ BEGIN
             END IF;
         END IF;
         IF code = 0 AND NOT EXISTS (SELECT 1 FROM {schema}.runs WHERE id = p_id) THEN
-            -- Places are given one after the other until the transaction ends: a place never shows up after a higher one was seen.
+            -- Positions are assigned one after the other until the transaction ends: one never becomes visible after a higher one was seen.
             UPDATE {schema}.counters SET places = places + 1 RETURNING places INTO v_pk;
             IF p_dedupe IS NOT NULL AND EXISTS (SELECT 1 FROM {schema}.tasks WHERE queue = p_queue AND dedupe = p_dedupe) THEN
                 UPDATE {schema}.counters SET places = places - 1;
@@ -201,7 +201,7 @@ BEGIN
     IF p_queue IS NOT NULL THEN
         INSERT INTO {schema}.tasks (run, queue, priority, key, dedupe, deaths, seen) 
         VALUES (v_pk, p_queue, p_priority, p_lane, (
-            -- The word that makes doubles stays with the run that has it.
+            -- The `dedupe` stays with the run that has it.
             SELECT p_dedupe WHERE NOT EXISTS (SELECT 1 FROM {schema}.tasks t WHERE t.queue = p_queue AND t.dedupe = p_dedupe AND t.run <> v_pk)
         ), 0, 0)
         ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, key = excluded.key, dedupe = excluded.dedupe,
@@ -212,8 +212,8 @@ BEGIN
 END
 $$;
 
--- The commit that nearly all are: one record, nothing of the row changes but its head. Does what commit_run does, with less to say and to ask:
--- what follows from the row as it was is not sent.
+-- The most common commit: one record, and only the head of the row changes. Same effect as commit_run, with fewer arguments and checks:
+-- values that follow from the old row are not sent.
 CREATE OR REPLACE FUNCTION {schema}.advance_run(
     p_bucket smallint, p_delta numeric, p_epoch bigint, p_was_seq bigint, p_was_check bytea, p_id text, p_at bigint, p_check bytea,
     p_kind text, p_note text, p_meta text, p_own text, p_labels bytea, p_digest bytea, p_body bytea,
@@ -250,7 +250,7 @@ BEGIN
 END
 $$;
 
--- Add a tag to a checkpoint. 0: done, or it was there; 2: no such run; 4: no such checkpoint. A run of another key is another run.
+-- Add a tag to a checkpoint. 0: done, or it exists; 2: no such run; 4: no such checkpoint. A run with another key is another run.
 CREATE OR REPLACE FUNCTION {schema}.add_tag(
     p_bucket smallint, p_run text, p_key bytea, p_name text, p_number bigint, p_at bigint, p_check bytea
 ) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
@@ -274,8 +274,8 @@ BEGIN
 END
 $$;
 
--- Post a letter. 0: posted; 1: there is one of that name; 2: no such run; 3: the id belongs to another run by now.
--- Waits for nobody who commits to the run: it only keeps the run from being deleted meanwhile.
+-- Post a message. 0: posted; 1: one of that name exists; 2: no such run; 3: the id belongs to another run by now.
+-- Does not wait for commits to the run: it only prevents that the run is deleted meanwhile.
 CREATE OR REPLACE FUNCTION {schema}.post(
     p_bucket smallint, p_again boolean, p_run text, p_key bytea, p_name text, p_due bigint, p_at bigint, p_body bytea, p_check bytea
 ) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
@@ -293,7 +293,7 @@ BEGIN
     VALUES (v_pk, p_name, p_due, p_at, p_key, p_body, p_check) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         PERFORM {schema}.count(p_bucket, {schema}.number_of(p_check));
-        -- Who has the run reads the letter; if that one died, the place is ready already, or will be.
+        -- Otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway.
         PERFORM 1 FROM {schema}.tasks WHERE run = v_pk FOR UPDATE;
         PERFORM {schema}.settle_task(p_bucket, v_pk) FROM {schema}.runs WHERE pk = v_pk AND worker IS NULL;
         RETURN 0;
@@ -303,7 +303,7 @@ BEGIN
 END
 $$;
 
--- Give or take a lease, if the row is still the one that was read; makes the new holder known in the same transaction. False: it is not.
+-- Give or take a lease if the row is still the one that was read, and register the new holder in the same transaction. False: it is not.
 CREATE OR REPLACE FUNCTION {schema}.lease(
     p_bucket smallint, p_pk bigint, p_was_check bytea, p_epoch bigint, p_worker text, p_since bigint, p_check bytea, p_delta numeric
 ) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
@@ -319,7 +319,7 @@ BEGIN
 END
 $$;
 
--- Make a worker known. Its leases end by the server's clock, so many microseconds from now.
+-- Register a worker. Its leases expire by the server's clock, the given number of microseconds from now.
 CREATE OR REPLACE FUNCTION {schema}.set_worker(
     p_id text, p_host text, p_pid bigint, p_boot text, p_started_at bigint, p_expires_boot bigint, p_left bigint, p_process text
 ) RETURNS void LANGUAGE sql VOLATILE AS $$
@@ -328,7 +328,7 @@ CREATE OR REPLACE FUNCTION {schema}.set_worker(
     ON CONFLICT (id) DO UPDATE SET expires_boot = excluded.expires_boot, expires_at = excluded.expires_at, ends = excluded.ends
 $$;
 
--- Remove a run with all that belongs to it, and its family's chunks if nobody of the family is left. False: it moved on.
+-- Remove a run with all its rows, and its family's chunks if no run of the family is left. False: the run has changed.
 CREATE OR REPLACE FUNCTION {schema}.remove(
     p_bucket smallint, p_pk bigint, p_check bytea, p_at bigint, p_tombstone bytea, p_old_labels text[], p_old_items bytea[]
 ) RETURNS boolean LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
@@ -340,7 +340,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    -- Of two that remove the last two runs of a family, the second waits here and then sees that it is the last.
+    -- If two processes remove the last two runs of a family, the second waits here and then sees that its run is the last.
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema}' || encode(v_run.family, 'hex'), 0));
     WITH gone AS (
         SELECT v_run."check" UNION ALL
@@ -365,7 +365,7 @@ BEGIN
 END
 $$;
 
--- Drop bodies of a run. 0: done; 2: the run is gone or another one has its id; 4: somebody else pruned it meanwhile.
+-- Drop bodies of a run. 0: done; 2: the run was deleted or another one has its id; 4: another process pruned it meanwhile.
 CREATE OR REPLACE FUNCTION {schema}.prune(
     p_bucket smallint, p_run text, p_was bytea, p_key bytea, p_ranges bytea, p_freed bigint, p_at bigint, p_numbers bytea, p_check bytea,
     p_seqs bigint[], p_digests bytea[], p_gone bigint[],
@@ -383,7 +383,7 @@ BEGIN
     IF v_pk IS NULL THEN
         RETURN 2;
     END IF;
-    -- Two that prune one run take turns; the one who writes it is not kept out.
+    -- Two processes that prune one run take turns; its writer is not blocked.
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema} prune ' || v_pk, 0));
     SELECT "check" INTO v_was FROM {schema}.pruned WHERE run = v_pk;
     IF v_was IS DISTINCT FROM p_was THEN
@@ -409,7 +409,7 @@ BEGIN
 END
 $$;
 
--- Remember something; a null value forgets it.
+-- Set a property; a null value removes it.
 CREATE OR REPLACE FUNCTION {schema}.set_fact(p_bucket smallint, p_name text, p_value text, p_check bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -427,10 +427,10 @@ BEGIN
 END
 $$;
 
--- Give positions to what was committed since this was done last, at most so many commits; gives how many it were.
--- A commit leaves an entry without a position. Positions are given afterwards, by whoever reads the feed, one at a time: to entries that
--- are committed by then, in the order in which they began. So commits do not wait for each other, a position is never given before
--- what it stands for can be seen, and none is given out of turn: what is committed later gets a later one.
+-- Assign positions to the commits since the last call, at most a number of them; returns how many.
+-- A commit leaves an entry without a position. The next reader of the feed assigns positions, one reader at a time: to entries that
+-- are committed by then, in the order in which they began. So commits do not wait for each other, a position is never assigned before
+-- its entry is visible, and positions are in order: a later commit gets a later one.
 CREATE OR REPLACE FUNCTION {schema}.settle_feed(p_most integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

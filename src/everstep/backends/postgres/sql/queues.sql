@@ -1,8 +1,8 @@
--- What queues in PostgreSQL need: where runs wait, who takes them, what becomes of those whose worker died. {schema} is the store's own schema.
--- A place is locked before what it depends on is looked at: of a letter that comes and a run that stops at the same time, the second sees the first.
+-- Queues in PostgreSQL: waiting runs, claims, and the runs of dead workers. {schema} is the store's own schema.
+-- A queue entry is locked before the rows that it depends on are read: if a message arrives while a run stops, the second sees the first.
 
--- MessagePack, as far as the row of a run has it: the digest of a row is that of its fields so packed (everstep.records). In PL/pgSQL, whose plans a
--- session keeps; functions in SQL would be planned anew at each claim.
+-- MessagePack, as far as the row of a run needs it: the check of a row is the digest of its packed fields (everstep.records). In PL/pgSQL,
+-- whose plans a session keeps; functions in SQL would be planned again at each claim.
 CREATE OR REPLACE FUNCTION {schema}.pack(p_number bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
     v_bytes bytea := int8send(p_number);
@@ -79,7 +79,7 @@ BEGIN
 END
 $$;
 
--- What the check of a run's row is, or would be under another lease.
+-- The check of a run's row, as it is or as it would be with another lease.
 CREATE OR REPLACE FUNCTION {schema}.row_check(p_run {schema}.runs, p_epoch bigint, p_worker text, p_since bigint) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -94,7 +94,7 @@ BEGIN
 END
 $$;
 
--- Count what happens in a queue. Each open store counts in a bucket of its own, so that nobody waits for it.
+-- Count the activity of a queue. Each open store counts in its own bucket, so that processes do not wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.tick(
     p_bucket smallint, p_queue text, p_claimed integer, p_ended integer, p_failed integer, p_deaths integer
 ) RETURNS void LANGUAGE sql VOLATILE AS $$
@@ -104,7 +104,7 @@ CREATE OR REPLACE FUNCTION {schema}.tick(
         failed = old.failed + excluded.failed, deaths = old.deaths + excluded.deaths
 $$;
 
--- A run, its letters or its lease changed: so may its place. everstep.backends.contract.queues.settled says the same.
+-- Update the queue entry of a run after a change of the run, its messages or its lease, as everstep.backends.contract.queues.settled.
 CREATE OR REPLACE FUNCTION {schema}.settle_task(p_bucket smallint, p_pk bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -128,7 +128,7 @@ BEGIN
         UPDATE {schema}.tasks SET worker = v_worker, ready = NULL WHERE run = p_pk AND (worker IS DISTINCT FROM v_worker OR ready IS NOT NULL);
         RETURN;
     END IF;
-    -- What was due when it was posted is due now, whatever the clock of who posted it says.
+    -- A message that was due when it was posted is due now, whatever the clock of the sender says.
     SELECT min(CASE WHEN due <= at THEN least(due, {schema}.now_us()) ELSE due END) FILTER (WHERE v_status <> 'failed' OR name = 'retry'),
         coalesce(bool_or(name = 'pause'), false)
     INTO v_ready, v_paused FROM {schema}.letters WHERE run = p_pk;
@@ -148,8 +148,8 @@ BEGIN
 END
 $$;
 
--- Give the runs of one queue that are ready to a worker, at most so many: lease and place change together. Rows that somebody else has
--- just now are passed by. Where a queue has limits, those who ask take turns: only so can they hold for all of them.
+-- Hand ready runs of one queue to a worker, at most a number: lease and queue entry change together. Rows that another process has
+-- locked are skipped. If a queue has limits, claims take turns: only so do the limits apply to all of them.
 CREATE OR REPLACE FUNCTION {schema}.claim_from(
     p_bucket smallint, p_worker text, p_queue text, p_workflows text[], p_without text[], p_most integer
 ) RETURNS TABLE (claimed text, before text, died integer, sound boolean, run {schema}.runs)
@@ -184,7 +184,7 @@ BEGIN
         SELECT least(v_left, v_rate - count(*)) INTO v_left FROM {schema}.starts WHERE queue = p_queue;
     END IF;
     WHILE v_left > 0 LOOP
-        -- Priority by priority: what is to come later in one of them is not looked at.
+        -- Priority by priority, without reading entries that become ready later.
         SELECT max(priority) INTO v_priority FROM {schema}.tasks WHERE queue = p_queue AND ready IS NOT NULL AND priority < v_priority;
         EXIT WHEN v_priority IS NULL;
         IF v_per_key IS NOT NULL THEN
@@ -233,7 +233,7 @@ BEGIN
 END
 $$;
 
--- Give runs to a worker, from these queues in this order, and make it known with what is left of its time.
+-- Hand runs to a worker, from these queues in this order, and register it with the rest of its time.
 CREATE OR REPLACE FUNCTION {schema}.claim(
     p_bucket smallint, p_queues text[], p_workflows text[], p_without text[], p_most integer,
     p_id text, p_host text, p_pid bigint, p_boot text, p_started_at bigint, p_expires_boot bigint, p_left bigint, p_process text
@@ -244,7 +244,7 @@ DECLARE
     v_found record;
     v_left integer := p_most;
 BEGIN
-    -- The locks of all queues that have limits, in one order: two workers may ask for the same queues in another one.
+    -- Lock all queues that have limits in one order: two workers may ask for the same queues in different orders.
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema} queue ' || q.name, 0))
     FROM (SELECT substr(name, 7) AS name FROM {schema}.facts WHERE name = ANY (SELECT 'queue:' || n FROM unnest(p_queues) n) ORDER BY name) q;
     FOREACH v_queue IN ARRAY p_queues LOOP
@@ -270,8 +270,8 @@ BEGIN
 END
 $$;
 
--- Have the runs of dead workers taken by others; gives how many. Some are known to be dead, the others are those whose time has ended.
--- One at a time does this: there is nothing to gain for a second.
+-- Make the runs of dead workers available to others; returns how many. Some are known to be dead, the others have an expired lease.
+-- Only one process at a time does this: a second one would find nothing to do.
 CREATE OR REPLACE FUNCTION {schema}.free_tasks(p_bucket smallint, p_dead text[]) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

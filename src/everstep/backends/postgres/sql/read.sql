@@ -1,26 +1,26 @@
--- Statements of readers on PostgreSQL. Each has a name and a sentence; backends/queries.py loads them. {schema} is the store's schema.
+-- Statements of readers on PostgreSQL. Each has a name and a sentence; backends/sql_files.py loads them. {schema} is the store's schema.
 
 -- name: format
--- Which format the store has.
+-- The format of the store.
 SELECT version FROM {schema}.format
 
 -- name: guarded
--- Whether the functions of the store set their search path. Those of stores that were made before did not.
+-- Whether the functions of the store set their search path. Those of older stores did not.
 SELECT EXISTS (
     SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = %s AND p.proname = 'commit_run' AND p.proconfig::pg_catalog.text LIKE '%%search_path%%'
 )
 
 -- name: has_format
--- Whether the schema holds a store. Asked of the catalog itself: a lookup by name may be answered from before another process made it.
+-- Whether the schema holds a store. Reads the catalog itself: a lookup by name may be cached from before another process created it.
 SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = 'format')
 
 -- name: set_format
--- Note which format the store has.
+-- Record the format of the store.
 INSERT INTO {schema}.format (version) VALUES (%s) ON CONFLICT (one) DO UPDATE SET version = excluded.version
 
 -- name: has_schema
--- Whether the schema is there; making it needs a right that filling it does not.
+-- Whether the schema exists; creating it needs a right that filling it does not.
 SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s)
 
 -- name: taken
@@ -28,7 +28,7 @@ SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s)
 SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'v', 'S'))
 
 -- name: alone
--- Of many that open an empty database at once, one makes the tables.
+-- If many processes open an empty database at once, one creates the tables.
 SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))
 
 -- name: run
@@ -38,13 +38,13 @@ SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_
 FROM {schema}.runs WHERE id = %s
 
 -- name: records
--- A range of a chain; only some kinds, unless null; the newest first, so many of them.
+-- A range of a chain; only some kinds, unless null; the newest first, at most a number.
 SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.seq BETWEEN %s AND %s
     AND (%s::text[] IS NULL OR r.kind = ANY (%s::text[])) ORDER BY r.seq DESC LIMIT %s
 
 -- name: locate
--- The seq of a checkpoint's record, and that of the newest base for it or an earlier one: a base follows right behind its checkpoint.
+-- The seq of a checkpoint's record, and that of the newest base for it or an earlier one: a base directly follows its checkpoint.
 SELECT spot.seq, (
     SELECT b.seq FROM {schema}.records b WHERE b.run = spot.run AND b.seq <= spot.seq + 1 AND b.kind = 'base' AND b.number <= spot.number
     ORDER BY b.seq DESC LIMIT 1
@@ -53,7 +53,7 @@ FROM {schema}.records spot WHERE spot.run = (SELECT pk FROM {schema}.runs WHERE 
 ORDER BY spot.seq LIMIT 1
 
 -- name: digests
--- What proves some records and all before them.
+-- The digests that prove some records and all before them.
 SELECT seq, digest FROM {schema}.records WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND seq = ANY (%s::bigint[])
 
 -- name: chunks
@@ -66,11 +66,11 @@ SELECT key, name, number, at, "check" FROM {schema}.tags
 WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
 
 -- name: letters
--- All letters of a run.
+-- All messages of a run.
 SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name
 
 -- name: due
--- The runs that have a letter whose time has come, may be woken and are not paused; the earliest first.
+-- The runs that have a message whose time has come, may be woken up and are not paused; the earliest first.
 SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.letters WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
 WHERE r.status IN ('waiting', 'failed')
     AND NOT EXISTS (SELECT 1 FROM {schema}.letters p WHERE p.run = l.run AND p.name = 'pause')
@@ -78,7 +78,7 @@ WHERE r.status IN ('waiting', 'failed')
 ORDER BY l.due, r.pk LIMIT %s
 
 -- name: settle_feed
--- Give positions to what was committed lately.
+-- Assign positions to recent commits.
 SELECT {schema}.settle_feed(%s)
 
 -- name: feed_unsettled
@@ -86,9 +86,9 @@ SELECT {schema}.settle_feed(%s)
 SELECT EXISTS (SELECT 1 FROM {schema}.feed_new)
 
 -- name: feed
--- The records beyond a position: position, run, the first and last seq of the entry, then the record. Entries of deleted runs are skipped. First the
--- entries of the page, by their index, then each entry's records by their key: in a plain join the server compares every entry with every record of
--- a long run. An entry without any record comes as nulls, so that the reader hears of it.
+-- The records beyond a position: position, run, the first and last seq of the entry, then the record. Entries of deleted runs are skipped.
+-- First the entries of the page, by their index, then each entry's records by their key: in a plain join, the server compares every entry
+-- with every record of a long run. An entry without any record is returned as nulls, so that the reader can report it.
 WITH entries AS MATERIALIZED (
     SELECT f.last, f.run, f.seq, f.count, u.id FROM {schema}.feed f JOIN {schema}.runs u ON u.pk = f.run
     WHERE f.last > %s ORDER BY f.last LIMIT %s
@@ -107,16 +107,16 @@ WHERE p.upto - (p.seq + p.count - p.first) < %s ORDER BY p.last, r.seq LIMIT %s
 SELECT position FROM {schema}.feed_end
 
 -- name: workers
--- All workers that were not seen dead, by the time at which they started, each with whether its time has not ended.
+-- All workers that were not found dead, by the time at which they started, each with whether its lease has not expired.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers
 ORDER BY started_at, id
 
 -- name: holder
--- The worker that holds a lease, and whether its time has not ended by the server's clock.
+-- The worker that holds a lease, and whether it has not expired by the server's clock.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at, process, ends > {schema}.now_us() FROM {schema}.workers WHERE id = %s
 
 -- name: leased
--- A run with the seq of its newest record, who holds it, and the server's time.
+-- A run with the seq of its newest record, its holder, and the server's time.
 SELECT r.pk, r.id, r.key, r.family, r.workflow, r.session, r.tags, r.note, r.meta, r.parent, r.parent_number, r.created_at, r.status,
     r.updated_at, r.head_seq, r.head_digest, r.checkpoints, r.stored, r.epoch, r.worker, r.since, r."check",
     (SELECT max(n.seq) FROM {schema}.records n WHERE n.run = r.pk),
@@ -124,7 +124,7 @@ SELECT r.pk, r.id, r.key, r.family, r.workflow, r.session, r.tags, r.note, r.met
 FROM {schema}.runs r LEFT JOIN {schema}.workers w ON w.id = r.worker WHERE r.id = %s
 
 -- name: manifest
--- All buckets of the manifest, the number of places, and the id of the run that was committed to last.
+-- All buckets of the manifest, the number of positions, and the id of the run that was committed to last.
 SELECT array_agg(total ORDER BY bucket), array_agg(writes ORDER BY bucket), sum(runs)::bigint, (SELECT places FROM {schema}.counters),
     (SELECT id FROM {schema}.runs WHERE pk = (SELECT latest FROM {schema}.manifest ORDER BY latest_commit DESC LIMIT 1))
 FROM {schema}.manifest
@@ -162,20 +162,20 @@ SELECT key, number, at, body, "check" FROM {schema}.bases
 WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number <= %s ORDER BY number DESC LIMIT %s
 
 -- name: tombstones
--- What is left of deleted runs, beyond a place.
+-- The tombstones of deleted runs, beyond a position.
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM {schema}.tombstones
 WHERE pk > %s ORDER BY pk LIMIT %s
 
 -- name: facts
--- What is remembered under all names that begin so.
+-- All properties whose names begin with a prefix.
 SELECT name, value, "check" FROM {schema}.facts WHERE starts_with(name, %s) ORDER BY name
 
 -- name: fact
--- What is remembered under a name.
+-- The property with a name.
 SELECT name, value, "check" FROM {schema}.facts WHERE name = %s
 
 -- name: census
--- The manifest and all that it is made of, as one snapshot: (what, number, digest, places of deleted runs).
+-- The manifest and all its parts, as one snapshot: (what, number, digest, positions of deleted runs).
 SELECT 'total', total, NULL::bytea, NULL::text FROM {schema}.manifest
 UNION ALL SELECT 'runs', sum(runs), NULL, NULL FROM {schema}.manifest
 UNION ALL SELECT 'places', places, NULL, NULL FROM {schema}.counters
@@ -188,12 +188,12 @@ UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.bases
 UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.facts
 
 -- name: metas
--- What serves listings by tag and meta, and what it is made from: (run, tags, meta, listed tags, listed items).
+-- The rows that listings by tag and meta use, and their sources: (run, tags, meta, listed tags, listed items).
 SELECT r.pk, r.tags, r.meta, ARRAY(SELECT tag FROM {schema}.run_tags t WHERE t.pk = r.pk), ARRAY(SELECT item FROM {schema}.run_meta m WHERE m.pk = r.pk)
 FROM {schema}.runs r
 
 -- name: strays
--- What belongs to a run that is not there, and what the feed has otherwise than the runs.
+-- Rows of runs that do not exist, and differences between the feed and the runs.
 SELECT 'a tag is for run ' || run || ', which is not there' FROM {schema}.tags WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'tag ' || name || ' of run ' || run || ' points at a checkpoint that is not there' FROM {schema}.tags t
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.records r WHERE r.run = t.run AND r.number = t.number AND r.kind = 'checkpoint')
@@ -225,14 +225,14 @@ UNION ALL SELECT 'a meta value is listed for run number ' || pk || ', which is n
 WHERE pk NOT IN (SELECT pk FROM {schema}.runs)
 
 -- name: health
--- What the server says of itself, whether this user may write, and the server's time.
+-- The server's settings, whether this user may write, and the server's time.
 SELECT current_setting('server_version'), current_setting('fsync'), pg_is_in_recovery(), current_setting('transaction_read_only'),
     has_table_privilege(%s, 'INSERT, UPDATE, DELETE'), current_setting('full_page_writes'), current_setting('data_checksums'),
     current_setting('autovacuum'), {schema}.now_us()
 
 -- name: sessions
--- How many are connected, how many may be, for how many seconds the oldest transaction of this database is open, and whether what goes over the wire is
--- encrypted or stays on the machine.
+-- How many sessions are connected, how many may be, how many seconds the oldest transaction of this database has been open, and whether the
+-- connection is encrypted or stays on the machine.
 SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')::bigint,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
     (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_catalog.pg_stat_activity WHERE datname = current_database()),
@@ -240,25 +240,25 @@ SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'c
         OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
 
 -- name: dead_rows
--- How many rows the tables have, and how many that nobody sees any more.
+-- How many rows the tables have, and how many dead ones.
 SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables WHERE schemaname = %s
 
 -- name: place
--- The place of one run.
+-- The queue entry of one run.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths
 FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE r.id = %s
 
 -- name: places
--- All places, or those of a queue, as they would be taken.
+-- All queue entries, or those of one queue, in the order of claiming.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run
 WHERE %s::text IS NULL OR t.queue = %s ORDER BY t.queue, t.priority DESC, t.ready NULLS LAST, t.run LIMIT %s
 
 -- name: twin
--- The run that has a place in a queue under the same word.
+-- The run that has an entry in a queue with the same `dedupe`.
 SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.queue = %s AND t.dedupe = %s
 
 -- name: next_ready
--- How long until the next run of some queues gets ready, and the server's time: of each queue and priority, the first.
+-- How long until the next run of some queues becomes ready, and the server's time: the first of each queue and priority.
 WITH RECURSIVE steps (queue, priority) AS (
     SELECT q, (SELECT max(priority) FROM {schema}.tasks WHERE queue = q AND ready IS NOT NULL) FROM unnest(%s::text[]) AS q
     UNION ALL
@@ -272,35 +272,35 @@ SELECT min(first), {schema}.now_us() FROM (
 ) f
 
 -- name: holders
--- Who has runs of queues.
+-- The workers that have queued runs.
 SELECT DISTINCT w.id, w.host, w.pid, w.boot, w.started_at, w.expires_boot, w.expires_at, w.process, w.ends >= {schema}.now_us()
 FROM {schema}.tasks t JOIN {schema}.workers w ON w.id = t.worker WHERE t.worker IS NOT NULL
 
 -- name: abandoned
--- Whether a run of a queue has a worker whose time has ended, or who is not known.
+-- Whether a run of a queue has a worker whose lease has expired, or that is not registered.
 SELECT EXISTS (
     SELECT 1 FROM {schema}.tasks t WHERE t.worker IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM {schema}.workers w WHERE w.id = t.worker AND w.ends >= {schema}.now_us())
 )
 
 -- name: depths
--- How many runs of each queue could be taken, are to come, wait and are driven, and since when the oldest is ready.
+-- How many runs of each queue are ready, become ready later, wait and are running, and since when the oldest is ready.
 WITH now AS (SELECT {schema}.now_us() AS us)
 SELECT queue, count(*) FILTER (WHERE ready <= us), count(*) FILTER (WHERE ready > us), count(*) FILTER (WHERE ready IS NULL AND worker IS NULL),
     count(*) FILTER (WHERE worker IS NOT NULL), min(ready) FILTER (WHERE ready <= us) FROM {schema}.tasks, now GROUP BY queue
 
 -- name: ticks
--- What happened in each queue in the last minutes.
+-- The activity of each queue in the last minutes.
 SELECT queue, {schema}.now_us() / 60000000 - minute, sum(claimed)::bigint, sum(ended)::bigint, sum(failed)::bigint, sum(deaths)::bigint
 FROM {schema}.ticks WHERE minute > {schema}.now_us() / 60000000 - %s GROUP BY queue, minute
 
 -- name: held_by
--- The runs of queues that a worker has.
+-- The queued runs that a worker has.
 SELECT r.id FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE t.worker = %s
 
 -- name: order
--- An order that a caller's own transaction leaves, and the bell for it: both happen with its commit, or not at all.
--- The id comes as bytes, because the caller's connection may have another encoding.
+-- Write an order in a caller's own transaction, and its notification: both happen with its commit, or not at all.
+-- The id is passed as bytes, because the caller's connection may have another encoding.
 WITH left_here AS (INSERT INTO {schema}.orders (run, body, digest) VALUES (pg_catalog.convert_from(%s, 'UTF8'), %s, %s) RETURNING number)
 SELECT number, pg_catalog.pg_notify({channel}, '') FROM left_here
 
@@ -309,7 +309,7 @@ SELECT number, pg_catalog.pg_notify({channel}, '') FROM left_here
 SELECT number, run, body, digest FROM {schema}.orders ORDER BY number LIMIT %s
 
 -- name: rows_of
--- Some runs, by their places.
+-- Some runs, by their positions.
 SELECT pk, pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
     head_digest, checkpoints, stored, epoch, worker, since, "check"
 FROM {schema}.runs WHERE pk = ANY (%s::bigint[])
@@ -319,7 +319,7 @@ FROM {schema}.runs WHERE pk = ANY (%s::bigint[])
 SELECT run, key, name, number, at, "check" FROM {schema}.tags WHERE run = ANY (%s::bigint[]) ORDER BY run, name, number
 
 -- name: letters_of
--- All letters of some runs.
+-- All messages of some runs.
 SELECT run, key, name, due, at, body, "check" FROM {schema}.letters WHERE run = ANY (%s::bigint[]) ORDER BY run, name
 
 -- name: marks_of
@@ -340,7 +340,7 @@ SELECT run, seq, kind, epoch, at, number, note, tags, meta, own, labels, digest,
 WHERE run = ANY (%s::bigint[]) ORDER BY run, seq
 
 -- name: heads_of
--- The newest record of some runs, and whatever is behind it.
+-- The newest record of some runs, and all records after it.
 SELECT r.run, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
 FROM unnest(%s::bigint[], %s::bigint[]) AS head (run, seq) JOIN {schema}.records r ON r.run = head.run AND r.seq BETWEEN head.seq AND head.seq + 1
 

@@ -1,7 +1,7 @@
--- How a store on PostgreSQL is built out of rows that are known to be good. Each has a name and a sentence. {schema} is the store's schema.
+-- Statements that build a store on PostgreSQL from verified rows. Each has a name and a sentence. {schema} is the store's schema.
 
 -- name: run
--- The row of a run, at its place.
+-- The row of a run, at its position.
 INSERT INTO {schema}.runs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: record
@@ -14,11 +14,11 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 INSERT INTO {schema}.tags (run, name, number, at, key, "check") VALUES (%s, %s, %s, %s, %s, %s)
 
 -- name: letter
--- A letter.
+-- A message.
 INSERT INTO {schema}.letters (run, name, due, at, key, body, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
 
 -- name: task
--- The place of a run in a queue.
+-- The queue entry of a run.
 INSERT INTO {schema}.tasks (run, queue, priority, key, dedupe, ready, worker, deaths, seen) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 0)
 
 -- name: mark
@@ -30,11 +30,11 @@ INSERT INTO {schema}.pruned (run, key, ranges, freed, at, numbers, "check") VALU
 INSERT INTO {schema}.bases (run, number, key, at, body, "check") VALUES (%s, %s, %s, %s, %s, %s)
 
 -- name: run_tag
--- A tag that the run is listed by.
+-- A tag of a run, for listing.
 INSERT INTO {schema}.run_tags (tag, pk) VALUES (%s, %s) ON CONFLICT DO NOTHING
 
 -- name: run_meta
--- A meta value that the run is listed by.
+-- A meta value of a run, for listing.
 INSERT INTO {schema}.run_meta (item, pk) VALUES (%s, %s) ON CONFLICT DO NOTHING
 
 -- name: chunk
@@ -42,12 +42,12 @@ INSERT INTO {schema}.run_meta (item, pk) VALUES (%s, %s) ON CONFLICT DO NOTHING
 INSERT INTO {schema}.chunks (family, digest, bucket, stamp, frame) VALUES (%s, %s, 0, 1, %s) ON CONFLICT DO NOTHING
 
 -- name: tombstone
--- What is left of a run that is not there.
+-- The tombstone of a deleted or lost run.
 INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: fact
--- Something that the store remembers about itself.
+-- A property of the store.
 INSERT INTO {schema}.facts (name, value, "check") VALUES (%s, %s, %s)
 
 -- name: feed
@@ -67,5 +67,5 @@ UPDATE {schema}.counters SET places = %s
 UPDATE {schema}.manifest SET total = %s, runs = %s, writes = 1, latest = %s, latest_commit = nextval('{schema}.commits') WHERE bucket = 0
 
 -- name: durably
--- What is built is on disk when that is said.
+-- Wait for the disk at the end of the transaction.
 SELECT {schema}.durably()

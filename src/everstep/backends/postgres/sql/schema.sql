@@ -30,7 +30,7 @@ CREATE TABLE {schema}.runs (
     "check" bytea NOT NULL
 ) WITH (fillfactor = 50);
 
--- Those that may go on, and those that have ended: who looks for work never meets the second, however many they are.
+-- Unfinished entries, and those that have ended: a search for work never reads the second, however many they are.
 CREATE INDEX runs_active ON {schema}.runs (status, pk) WHERE status IN ('queued', 'running', 'waiting');
 CREATE INDEX runs_ended ON {schema}.runs (status, pk) WHERE status NOT IN ('queued', 'running', 'waiting');
 CREATE INDEX runs_workflow ON {schema}.runs (workflow, pk) WHERE workflow IS NOT NULL;
@@ -70,7 +70,7 @@ CREATE TABLE {schema}.records (
     PRIMARY KEY (run, seq)
 );
 
--- Bodies and frames are compressed before they come here.
+-- Bodies and frames are compressed before they are stored here.
 ALTER TABLE {schema}.records ALTER COLUMN body SET STORAGE EXTERNAL;
 
 CREATE INDEX records_number ON {schema}.records (run, number) WHERE kind = 'checkpoint';

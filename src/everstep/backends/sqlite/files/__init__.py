@@ -1,1 +1,1 @@
-"""The file of a store and the files beside it: created, opened, told apart, synced."""
+"""The file of a store and the files beside it: creating, opening, identifying, syncing."""

@@ -1,11 +1,12 @@
-"""The files beside a store's file: leftovers of a store that is not there, and a WAL that belongs to another file. Reads only.
+"""Checks the files beside a store's file: leftovers of a store that no longer exists, and a WAL that belongs to another file. Reads only.
 
-SQLite takes any `NAME-wal` for the WAL of NAME. It merges the frames into whatever file has that name and then deletes the WAL: the saves in it
-are lost for the file that they belong to. So a store is created only where no such file lies, and a WAL is merged only into its own file.
+SQLite takes any `NAME-wal` for the WAL of NAME. It merges the frames into whatever file has that name and then deletes the WAL: the saves
+in it are lost for the file that they belong to. So a store is created only where no such file exists, and a WAL is merged only into its
+own file.
 
-A WAL belongs to a file if both name the same store and no write is missing between them. Every write counts up `manifest.writes` and puts the
-manifest into the WAL. So the file must be at least as new as the write before the first one in the WAL and no newer than the last one, and
-where both have the same write, its manifest must be the same.
+A WAL belongs to a file if both name the same store and no write is missing between them. Every write counts up `manifest.writes` and
+puts the manifest into the WAL. So the file must be at least as new as the write before the first one in the WAL and no newer than the last
+one, and if both have the same write, its manifest must be the same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SQL = sql_files.load("sqlite", "read")
 
 
 class Writes(NamedTuple):
-    """What a manifest says: which store it is of, how often that was written, and the sum of all that was in it."""
+    """The figures of a manifest: the identity of its store, how often that was written, and the sum of all its checks."""
 
     identity: bytes
     times: int
@@ -33,7 +34,7 @@ class Writes(NamedTuple):
 
 
 def leftovers(path: Path) -> list[str]:
-    """The files of a store that lie beside a path. A folder for locks that is empty is what a closed store leaves, and holds nothing."""
+    """Return the files of a store that exist beside a path. An empty folder for locks does not count: a closed store leaves one."""
     return [f"{path}{part}" for part in PARTS if _is_there(f"{path}{part}")]
 
 
@@ -47,19 +48,19 @@ def _is_there(place: str) -> bool:
 
 
 def refuse_leftovers(path: Path) -> None:
-    """Refuse to create a store beside files of another one. A process that created one meanwhile has made both."""
+    """Refuse to create a store beside files of another one. If another process created a store meanwhile, both files are its own."""
     found = leftovers(path)
     if found and not path.exists():
         names = ", ".join(place[len(str(path.parent)) :].lstrip("/") for place in found)
         raise LeftoverFiles(
-            f"{path} does not exist, but files of a store that was there do: {names}. Nothing was created or changed",
-            remedy=f"Put {path.name} back: its newest saves may be in these files. If the store is not needed any more, move them away: "
+            f"{path} does not exist, but files of an earlier store there do: {names}. Nothing was created or changed",
+            remedy=f"Restore {path.name}: its newest saves may be in these files. If the store is no longer needed, move them away: "
             + _move_away(path, found),
         )
 
 
 def _move_away(path: Path, found: list[str]) -> str:
-    """A command that works as it is: the folder in it does not exist yet."""
+    """Return a command that can be run as it is: the folder in it does not exist yet."""
     from shlex import quote
 
     number = next(n for n in range(1, 10_000) if not os.path.lexists(f"{path}.old-{n}"))
@@ -68,9 +69,9 @@ def _move_away(path: Path, found: list[str]) -> str:
 
 
 def foreign_wal(connection: apsw.Connection, direct: apsw.Connection, wal: Path) -> str | None:
-    """Why the WAL does not belong to the file, or None. `connection` reads through the WAL, `direct` reads the file alone.
+    """Return why the WAL does not belong to the file, or None. `connection` reads through the WAL, `direct` reads the file alone.
 
-    All is read inside one read transaction. While it lasts, SQLite merges nothing newer than what it reads, and does not begin the WAL again.
+    Everything is read in one read transaction. During it, SQLite merges nothing newer than its snapshot, and does not restart the WAL.
     """
     try:
         with closing(direct), connection:
@@ -78,14 +79,14 @@ def foreign_wal(connection: apsw.Connection, direct: apsw.Connection, wal: Path)
             file, places = _written(direct), {_page(direct), _page(connection)}
             found = _written_in(wal, connection.pragma("page_size"), places)
     except (apsw.Error, OSError, ValueError, TypeError):
-        return None  # damage of another sort: whoever reads is told
+        return None  # other damage: the next read reports it
     if file is None or newest is None or not found:
         return None
     first, same = found[0], next((one for one in found if one.times == file.times), file)
     if not file.identity == first.identity == newest.identity:
         return "it is the WAL of another store"
     if file.times < first.times - 1:
-        return f"the file is older: {first.times - 1 - file.times} writes between them are in neither"
+        return f"the file is older: {first.times - 1 - file.times} writes between them are missing"
     if file.times > newest.times:
         return f"the file is newer: it was written {file.times - newest.times} times after the WAL"
     return None if same == file else f"write {file.times} of the file is not write {file.times} of the WAL"
@@ -103,13 +104,13 @@ def _page(connection: apsw.Connection) -> int:
 
 
 def _written_in(wal: Path, page_size: int, places: set[int]) -> list[Writes]:
-    """The manifest after each write that is in the WAL, oldest first."""
-    import mmap  # all three only where a WAL is doubted: an ordinary open should not pay for them
+    """Return the manifest after each write that is in the WAL, oldest first."""
+    import mmap  # imported here, with the next two, only for a suspicious WAL: an ordinary open should not pay for them
 
     from everstep.backends.sqlite.recovery.pages import manifest_row
     from everstep.backends.sqlite.recovery.wal_frames import committed_frames
 
-    with wal.open("rb") as file:  # SQLite holds no locks on this file, so a descriptor of our own does no harm
+    with wal.open("rb") as file:  # SQLite holds no locks on this file, so closing our own descriptor drops none
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with data:
         rows = [manifest_row(content, page_size) for page, content in committed_frames(data, page_size) if page in places]

@@ -1,6 +1,6 @@
-"""Which file system a path lies on, as far as the system tells (Linux: /proc/self/mounts). Reads only; where nothing is told, nothing is known.
+"""Finds the file system of a path, as far as the system reports it (Linux: /proc/self/mounts). Reads only; elsewhere nothing is known.
 
-SQLite needs shared memory and locks that work between all who have a store open. On a network file system they do not.
+SQLite needs shared memory and locks that work between all processes that have a store open. On a network file system they do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def file_system(path: str | os.PathLike[str], mounts: Path | None = None) -> str | None:
-    """The type of the file system that a path lies on: that of the deepest mount above it, the newest of several in one place."""
+    """Return the type of a path's file system: that of the deepest mount above it, the newest of several at the same path."""
     real = os.path.realpath(path)
     found: tuple[int, str] | None = None
     for place, kind in _mounted(mounts):
@@ -33,12 +33,12 @@ def file_system(path: str | os.PathLike[str], mounts: Path | None = None) -> str
 
 
 def is_mount_point(path: Path, mounts: Path | None = None) -> bool:
-    """Whether something is mounted at this very path, which must have no symbolic link in it."""
+    """Return whether something is mounted at exactly this path, which must not contain a symbolic link."""
     return any(place == str(path) for place, _ in _mounted(mounts))
 
 
 def _mounted(mounts: Path | None) -> list[tuple[str, str]]:
-    """Every place where something is mounted, and the type of its file system; empty where the system does not say."""
+    """Return every mount point with the type of its file system; empty if the system does not report it."""
     try:
         lines = (mounts or MOUNTS).read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -48,12 +48,12 @@ def _mounted(mounts: Path | None) -> list[tuple[str, str]]:
 
 
 def is_network(kind: str | None) -> bool:
-    """Whether other machines may have the same files open."""
+    """Return whether other machines may have the same files open."""
     if kind is None:
         return False
     return kind in _NETWORK or (kind.startswith("fuse.") and kind.removeprefix("fuse.") in _NETWORK_FUSE)
 
 
 def is_volatile(kind: str | None) -> bool:
-    """Whether files are gone when the machine is switched off."""
+    """Return whether files are lost when the machine is switched off."""
     return kind in _VOLATILE

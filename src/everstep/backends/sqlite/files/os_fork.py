@@ -1,9 +1,9 @@
-"""What becomes of open stores when the process forks.
+"""Handles open stores when the process forks.
 
 SQLite keeps, for each file, the locks that this process holds. A child inherits that table but not the locks: a store that it
-opens anew would believe itself protected, and the parent, closing, would remove the WAL under it. So before a fork all
-stores come to rest, and the child closes what it inherited; then its table is empty and its own handles take locks of their own.
-A connection that another thread was reading with cannot be closed in the child; there the store is refused, not risked.
+opens again would run without locks, and the parent, when closing, would remove the WAL that the child uses. So before a fork all
+stores pause, and the child closes the inherited connections; then its table is empty and its own handles take their own locks.
+A connection that another thread was reading with cannot be closed in the child; the child then refuses to open that store.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _unsafe: set[str] = set()
 
 
 class Forkable(Protocol):
-    """An open store, as far as a fork is concerned."""
+    """An open store, as a fork sees it."""
 
     def rest(self) -> None:
-        """Let no thread be inside SQLite, as far as that can be waited for."""
+        """Wait until no thread is inside SQLite, as far as possible."""
 
     def go_on(self) -> None:
-        """End the rest, in the parent."""
+        """End the pause, in the parent."""
 
     def abandon(self) -> str | None:
-        """Close what was inherited, in the child; return the path if something could not be closed."""
+        """Close inherited connections, in the child; return the path if one could not be closed."""
 
 
 def register(store: Forkable) -> None:

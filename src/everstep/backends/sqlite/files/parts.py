@@ -1,11 +1,13 @@
-"""The parts that the tables of a store in SQLite come in. The core is made with the file; each other part in the transaction that first needs it.
+"""The parts into which the tables of a store in SQLite are divided. The core is created with the file; each other part by the transaction
+that first needs it.
 
-An empty table takes a page, and so does each index. A store that only saves checkpoints needs a quarter of all tables, so it has only those.
-`manifest.parts` has a bit for each part that was made: a part whose tables vanished is damage, and never taken for one that was not made yet.
+An empty table takes a page, and so does each index. A store that only saves checkpoints needs a quarter of all tables, so it has only
+those. `manifest.parts` has a bit for each part that was created: a part whose tables vanished is damage, never a part that does not exist
+yet.
 
-Those who read need not know which parts there are. Their connection has a second, empty database attached, where every part has its
-tables: SQLite finds a name there only if the store itself does not have it. SQLite does not look again for a statement that it has prepared, so
-whoever reads must call `catch_up` when the schema of the store has changed. Those who write ask `Part.bit`, and make a part themselves.
+Readers need not know which parts exist. Their connection has a second, empty database attached, where every part has its
+tables: SQLite finds a name there only if the store itself does not have it. SQLite does not resolve a prepared statement again, so
+readers must call `catch_up` when the schema of the store has changed. Writers check `Part.bit`, and create a part themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _UNIQUE = re.compile(r"^ +(?!PRIMARY)\w+ [^,]*\bUNIQUE\b", re.MULTILINE)
 
 
 class Part(NamedTuple):
-    """Tables and indexes that are made together."""
+    """Tables and indexes that are created together."""
 
     name: str
     bit: int
@@ -33,7 +35,7 @@ class Part(NamedTuple):
 
 
 def _read() -> dict[str, Part]:
-    """The parts in the order of the file; the core, whose bit is 0, comes first."""
+    """Return the parts in the order of the file; the core, whose bit is 0, comes first."""
     found: dict[str, Part] = {}
     for place, block in enumerate(sql_files.script("sqlite", "schema").split("-- part: ")[1:]):
         name, _, text = block.partition("\n")
@@ -43,7 +45,7 @@ def _read() -> dict[str, Part]:
 
 
 def _objects(script: str) -> Objects:
-    """What SQLite will list after a script. A column that is unique has an index that no statement names."""
+    """Return the objects that SQLite lists after a script. A unique column has an index that no statement names."""
     found = []
     for statement in script.split(";"):
         made = _CREATED.search(statement)
@@ -58,7 +60,7 @@ def _plain(statement: str) -> str:
     return " ".join(statement.split())
 
 
-PARTS = _read()  # at import: a daemon may give up the right to read it later
+PARTS = _read()  # at import: a daemon may later lose the right to read it
 CORE = PARTS.pop("core")
 TABLES = frozenset(table for part in (CORE, *PARTS.values()) for _, _, table, _ in part.objects)
 CHUNKS, LISTING, TAGS, LETTERS, FEED, PRUNED, TOMBSTONES, FACTS, QUEUES, WORKFLOWS, SESSIONS, PARENTS, NOTES = PARTS.values()
@@ -68,7 +70,7 @@ _absent: list[bytes] = []
 
 
 def are_right(connection: apsw.Connection | apsw.Cursor) -> bool:
-    """Whether a store has exactly the tables and indexes of the parts that its manifest names. Relies on a transaction of the caller."""
+    """Return whether a store has exactly the tables and indexes of the parts that its manifest names. Relies on the caller's transaction."""
     rows: list[Any] = connection.execute(_SCHEMA).fetchall()
     has = frozenset((_text(kind), _text(name), _text(table), _plain(_text(sql))) for kind, name, table, sql in rows)
     made = [part for part in PARTS.values() if part.objects & has]
@@ -77,12 +79,12 @@ def are_right(connection: apsw.Connection | apsw.Cursor) -> bool:
     try:
         ((noted,),) = connection.execute(_NOTED).fetchall()
     except (apsw.Error, ValueError):
-        return True  # whoever reads the manifest is told of its damage
+        return True  # the next reader of the manifest reports its damage
     return type(noted) is not int or noted == sum(part.bit for part in made)
 
 
 def vanished(cursor: apsw.Cursor) -> bool:
-    """Whether a part that the manifest names has lost a table. For a store that was right when it was opened."""
+    """Return whether a part that the manifest names has lost a table. For a store that was complete when it was opened."""
     names = {_text(name) for _, name, _, _ in cursor.execute(_SCHEMA)}
     noted: Any = cursor.execute(_NOTED).fetchone()
     made = noted[0] if noted is not None and type(noted[0]) is int else 0
@@ -94,19 +96,19 @@ def _text(data: bytes) -> str:
 
 
 def attach(connection: apsw.Connection) -> None:
-    """Let a connection that only reads find an empty table where a part was not made yet."""
+    """Let a read-only connection find an empty table for each part that does not exist yet."""
     connection.execute("ATTACH ':memory:' AS absent").fetchall()
     connection.deserialize("absent", _image())
 
 
 def catch_up(connection: apsw.Connection) -> None:
-    """After the schema of the store has changed: detaching has SQLite prepare all statements again, which finds the tables that are there by now."""
+    """Let SQLite prepare all statements again after the schema has changed: detaching does that, and they find the new tables."""
     connection.execute("DETACH absent").fetchall()
     attach(connection)
 
 
 def _image() -> bytes:
-    """A database with the empty tables of all parts. Made once: that takes longer than a connection."""
+    """Return a database with the empty tables of all parts. Made once: that takes longer than a connection."""
     if not _absent:
         made = apsw.Connection(":memory:")
         scripts = "; ".join(part.script for part in PARTS.values() if any(kind == "table" for kind, *_ in part.objects))

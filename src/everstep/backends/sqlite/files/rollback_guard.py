@@ -1,10 +1,10 @@
-"""What a machine has seen of a store, kept beside it, so that an older store in its place is noticed.
+"""The rollback guard: records beside a store what this machine has seen of it, so that an older store in its place is noticed.
 
-`NAME-seen` holds 4 bytes "EVSN", the identity of the store (16 bytes), how often it was written when this was last noted, inode, size
+`NAME-seen` holds 4 bytes "EVSN", the identity of the store (16 bytes), how often it had been written at the last update, inode, size
 and time of change (ns) of the store's file when the WAL was last merged into it (8 bytes each, big-endian), and the CRC-32 of all that (4
-bytes). It is written after COMMIT and never synced: after a crash or a power loss it may be behind the store, never ahead of it. A store that
-is behind it was put back, or has lost its WAL; a file that is not the one that was noted may be an older one under a newer WAL.
-Best effort: without the file, or with a torn one, a store opens as ever, and nothing but these checks is lost.
+bytes). It is written after COMMIT and never synced: after a crash or a power cut it may be behind the store, never ahead of it. A store
+that is behind it was restored from an older copy, or has lost its WAL; a file other than the recorded one may be an older one under a newer
+WAL. Best effort: without the file, or with a torn one, a store opens as usual, and only these checks are missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ File = tuple[int, int, int]
 
 
 class Seen(NamedTuple):
-    """What was noted last."""
+    """The content of the file: what was last recorded."""
 
     identity: bytes
     writes: int
@@ -55,12 +55,12 @@ class Witness:
         return Seen(data[4:20], writes, (file[0], file[1], file[2]))
 
     def file(self) -> File:
-        """What tells the store's file, as it is now, from another one in its place."""
+        """Return the identity of the store's file as it is now, which differs for another file in its place."""
         info = Path(self._store).stat()
         return info.st_ino, info.st_size, info.st_mtime_ns
 
     def begin(self, identity: bytes, writes: int) -> None:
-        """Note what is seen of this store from now on."""
+        """Record from now on what is seen of this store."""
         if self._descriptor is None and len(identity) == 16:
             self._identity, self._writes = _MAGIC + identity, writes
             with suppress(OSError):
@@ -68,13 +68,13 @@ class Witness:
             self.merged()
 
     def merged(self) -> None:
-        """The WAL was merged, so the file is another one now. A merge that follows at once is met at the next note of one."""
+        """Record the file after a merge of the WAL has changed it. If another merge follows at once, the next call records it."""
         with suppress(OSError):
             self._file = b"".join(n.to_bytes(8) for n in self.file())
             self.note(self._writes)
 
     def note(self, writes: int) -> None:
-        """The store was written, durably. Not through a mapped page: that would kill the process on a full disk."""
+        """Record a durable write of the store. Not through a mapped page: on a full disk, that would kill the process."""
         self._writes = writes
         if self._descriptor is not None:
             data = self._identity + writes.to_bytes(8) + self._file
@@ -82,7 +82,7 @@ class Witness:
                 os.pwrite(self._descriptor, data + crc32(data).to_bytes(4), 0)
 
     def forget(self) -> None:
-        """The store that was seen here is not there any more."""
+        """Remove the record of a store that no longer exists here."""
         with suppress(OSError):
             Path(self._path).unlink()
 

@@ -1,10 +1,10 @@
-"""The file of a SQLite store: finding out what it is, making a new one, connecting to it. Relies on `files.format` for what is in it.
+"""The file of a SQLite store: identifies it, creates a new one, connects to it. Relies on `files.format` for its tables.
 
-Files: the store is 0600 (SQLite gives -wal and -shm the same), a folder made for it 0700. A new store is built under
-another name and linked to its own when it is complete, so that no process ever sees half of one. The file is never
-opened but through SQLite and by `files.paths`: closing a descriptor of it drops the locks that SQLite holds in this process. What a killed
-creation left behind is removed by the next one, or by whoever opens the store next.
-A store of an older format is migrated when it is opened; where it cannot be written, it cannot be opened.
+Files: the store is 0600 (SQLite gives -wal and -shm the same mode), a folder created for it 0700. A new store is built under
+another name and linked to its own when it is complete, so that no process ever sees half of one. The file is
+opened only through SQLite and by `files.paths`: closing a descriptor of it drops the locks that SQLite holds in this process. Files of a
+killed creation are removed by the next creation, or by the next process that opens the store.
+A store of an older format is migrated when it is opened; if it cannot be written, it cannot be opened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.parts import attach
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
 from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
-from everstep.errors import Damaged, ForeignWal, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
+from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
 OWN_FOLDER = ".everstep"
@@ -40,14 +40,23 @@ _SQL = sql_files.load("sqlite", "read")
 _LOOKS = 4
 
 
+def whole_number(name: str, value: object, most: int) -> int:
+    """Return an option that must be an integer from 0 to `most`."""
+    if type(value) is not int or not 0 <= value <= most:
+        from everstep.codec.explain import shown  # only for the message
+
+        raise InvalidArgument(f"{name} must be an integer from 0 to {most:,}, got {shown(value)}")
+    return value
+
+
 class SqliteFile:
-    """One store file, known to be ours. `read_only` tells why it cannot be written, or is None."""
+    """One store file, known to be ours. `read_only` is the reason why it cannot be written, or None."""
 
     def __init__(self, path: str | os.PathLike[str], create: bool = True, busy_ms: int = BUSY_MS, accept_older: bool = False) -> None:
         self._place = Path(os.path.realpath(path))
         self.path = str(self._place)
         self.wal = self.path + "-wal"
-        self.busy_ms = busy_ms
+        self.busy_ms = whole_number("busy_ms", busy_ms, 2**31 - 1)  # SQLite takes an int of C
         self.read_only: str | None = None
         self.witness = Witness(self.path)
         self._first: apsw.Connection | None = None
@@ -69,11 +78,11 @@ class SqliteFile:
             held.release()
             raise
         self.release = held.release
-        finalize(self, held.release).atexit = False  # a store that was never closed
+        finalize(self, held.release).atexit = False  # for a store that was never closed
 
     def _look(self, accept_older: bool) -> None:
-        """Find out what the file is, and refuse it if it is not the one that it should be."""
-        seen = self.witness.recall()  # before the store is looked at: others go on writing both
+        """Identify the file, and refuse it if it is not the expected one."""
+        seen = self.witness.recall()  # before the store is read: other processes keep writing both
         version = self._identify()
         self._refuse_foreign_wal()
         if version < FORMAT:
@@ -85,15 +94,15 @@ class SqliteFile:
     def _refuse_other_things(self) -> None:
         info = self._place.stat()
         if not stat.S_ISREG(info.st_mode):
-            raise NotAStore(f"{self.path} is not an Everstep store: it is no regular file")
+            raise NotAStore(f"{self.path} is not an Everstep store: it is not a regular file")
         if info.st_size == 0:
             raise NotAStore(
                 f"{self.path} is not an Everstep store: it is empty",
-                remedy="Was it a store, then put a copy of it back. Was it never one, then remove the file, and a store is made in its place.",
+                remedy="If this file was a store, restore it from a backup. Otherwise delete it; Everstep will create a new store.",
             )
 
     def _refuse_odd_neighbours(self) -> None:
-        """What lies beside the store is opened by name: a pipe would hang us, a link would lead somewhere else."""
+        """Refuse odd files beside the store, which are opened by name: a pipe would block us, a link would lead somewhere else."""
         for name, is_right in ((f"-{part}", stat.S_ISREG) for part in ("wal", "shm", "journal", "seen")):
             self._refuse_odd(name, is_right)
         self._refuse_odd("-locks", stat.S_ISDIR)
@@ -104,10 +113,10 @@ class SqliteFile:
         except FileNotFoundError:
             return
         if not is_right(mode):
-            raise NotAStore(f"{self.path}{name} is no {'folder' if name == '-locks' else 'regular file'}", remedy=_odd_remedy(name))
+            raise NotAStore(f"{self.path}{name} is not a {'folder' if name == '-locks' else 'regular file'}", remedy=_odd_remedy(name))
 
     def _refuse_foreign_folder(self) -> None:
-        """Where everybody may write in somebody else's folder, another user could swap the files under us."""
+        """Refuse a folder of another user that everyone may write: another user could swap the files."""
         folder, me = self._place.parent, os.geteuid()
         info = folder.stat()
         if not info.st_mode & stat.S_IWOTH:
@@ -115,13 +124,13 @@ class SqliteFile:
         trusted = (0, me)
         if info.st_uid in trusted and self._place.stat().st_uid in trusted:
             return
-        reason = f"{folder} or the store in it belongs to another user and can be written by everybody"
+        reason = f"{folder} or the store in it belongs to another user and can be written by everyone"
         if me != 0:
-            raise StoreError(reason, remedy="Use a folder of your own, or take the permission to write away from others.")
+            raise StoreError(reason, remedy="Use your own folder, or remove the write permission for other users.")
         self.read_only = reason
 
     def _identify(self) -> int:
-        """Look before touching: a read-only connection cannot change a file that is not ours. Returns the format."""
+        """Return the format, through a read-only connection, which cannot change a file that is not ours."""
         try:
             with closing(self._unmerged(self._open(apsw.SQLITE_OPEN_READONLY))) as connection:
                 application, version, right = _what_it_says(connection)
@@ -138,13 +147,13 @@ class SqliteFile:
             raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
         if not right:
             raise Damaged(
-                f"{self.path} has other tables and indexes than format {version}: it is damaged, or made by somebody else",
-                remedy="Save what is good: everstep.repair(path, new_path).",
+                f"the tables and indexes of {self.path} are not those of format {version}: it is damaged, or another program made it",
+                remedy="Save the undamaged part to a new store: everstep.repair(path, new_path).",
             )
         return version
 
     def _refuse_foreign_wal(self) -> None:
-        """Refuse a file that the WAL beside it was not made for, before anything merges the two."""
+        """Refuse a file that the WAL beside it was not made for, before the two are merged."""
         for attempt in range(_LOOKS):
             seen = self.witness.recall()
             if not self._has_wal() or (seen is not None and seen.file == self.witness.file()):
@@ -153,41 +162,41 @@ class SqliteFile:
                 with closing(self._unmerged(self.reader())) as connection:
                     reason = foreign_wal(connection, self._open_alone(), Path(self.wal))
             except (StoreError, apsw.Error):
-                return  # damage of another sort: whoever reads is told
+                return  # other damage: the next read reports it
             if reason is None:
                 return
-            time.sleep(0.005 * 2**attempt)  # another process may be merging the WAL just now
+            time.sleep(0.005 * 2**attempt)  # another process may be merging the WAL right now
         from shlex import quote
 
         raise ForeignWal(
             f"{self.wal} does not belong to {self.path}: {reason}. Nothing was changed",
-            remedy=f"Put the file back that the WAL belongs to: its newest saves are in the WAL. To use {self._place.name} without them, "
+            remedy=f"Restore the file that the WAL belongs to: its newest saves are in the WAL. To use {self._place.name} without them, "
             f"move the WAL away: mv {quote(self.wal)} {quote(self.wal + '.old')}",
         )
 
     @staticmethod
     def _unmerged(connection: apsw.Connection) -> apsw.Connection:
-        """A connection that leaves the WAL as it is when it is closed, until the file is known to be the right one."""
+        """Return a connection that does not merge the WAL when it is closed, until the file is known to be the right one."""
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         return connection
 
     def _compare_old(self, seen: Seen | None, accept_older: bool) -> None:
-        """Refuse a store of an older format that is older than what was seen of it here, before it is migrated."""
+        """Refuse a store of an older format that is older than the rollback guard has seen, before it is migrated."""
         if seen is None or accept_older:
             return
         try:
             connection = self.reader()
         except StoreError:
-            return  # whoever migrates it meets the same, and can say more
+            return  # the migration meets the same error, with more detail
         with closing(self._unmerged(connection)):
             self._refuse_older(connection, seen)
 
     def _compare(self, seen: Seen | None, accept_older: bool) -> None:
-        """Refuse a store that is older than what was seen of it here, or whose file may be."""
+        """Refuse a store that is older than the rollback guard has seen, or whose file may be."""
         try:
             self._first = self._unmerged(self._bare_reader())
         except StoreError:
-            return  # damage of another sort: whoever reads is told
+            return  # other damage: the next read reports it
         try:
             if seen is not None:
                 self._refuse_older(self._first, seen)
@@ -202,21 +211,21 @@ class SqliteFile:
         try:
             identity, writes = connection.execute(_SQL["seen"]).fetchone() or (None, None)
         except (apsw.Error, UnicodeDecodeError):
-            return  # damage of another sort, as above
+            return  # other damage, as above
         if identity != seen.identity or type(writes) is not int:
             return
         if writes < seen.writes:
-            raise RolledBack(f"{self.path} is older than it was: {seen.writes - writes} writes that were seen here are not in it")
+            raise RolledBack(f"{self.path} is older than before: it lacks {seen.writes - writes} writes that this machine has seen")
         if self._has_wal() and self.witness.file() != seen.file and not _adds_up(connection):
-            raise RolledBack(f"{self.path} is not the file that its WAL belongs to: what is in it and what the WAL says don't add up")
+            raise RolledBack(f"{self.path} is not the file that its WAL belongs to: its rows do not add up to the manifest in the WAL")
 
     def _has_wal(self) -> bool:
-        """Whether part of the store stands in the WAL."""
+        """Return whether part of the store is in the WAL."""
         wal = Path(self.wal)
         return wal.exists() and wal.stat().st_size > 0
 
     def readers(self) -> list[apsw.Connection]:
-        """The connection that looked at the store first: for the reader, so that the last one to close the store merges the WAL."""
+        """Return the connection that first read the store, for the reader, so that the last process to close the store merges the WAL."""
         first, self._first = self._first, None
         return [] if first is None else [self._attached(first)]
 
@@ -229,15 +238,15 @@ class SqliteFile:
             if not isinstance(known, ReadOnly):
                 raise known from error
             raise ReadOnly(
-                f"{self.path} has format {version}, that of an older Everstep, and cannot be brought to format {FORMAT}: {known.message}",
-                remedy="Open it once where it and its folder can be written, or read a copy of it.",
+                f"{self.path} has format {version} of an older Everstep, and cannot be migrated to format {FORMAT}: {known.message}",
+                remedy="Open it once with write access to it and its folder, or read a copy of it.",
             ) from error
 
     def _open(self, flags: int, name: str | None = None) -> apsw.Connection:
         connection = apsw.Connection(name or self.path, flags=flags)
         connection.set_busy_timeout(self.busy_ms)
         connection.setlk_timeout(self.busy_ms, 0)
-        # A store may come from anywhere: nothing in its schema may run code of its own.
+        # A store may come from anywhere: nothing in its schema may run its own code.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
@@ -247,12 +256,12 @@ class SqliteFile:
         return connection
 
     def _open_immutable(self) -> apsw.Connection:
-        """Read a store in a folder that we cannot write and that has no WAL: nobody is writing it."""
+        """Read a store in a folder that we cannot write and that has no WAL: no process is writing it."""
         wal = Path(self.wal)
         if wal.exists() and wal.stat().st_size:
             raise ReadOnly(
                 f"{self.path} has a WAL that was not merged, and its folder cannot be written",
-                remedy="Open it once where it can be written.",
+                remedy="Open it once with write access to its folder.",
             )
         return self._open_alone()
 
@@ -261,7 +270,7 @@ class SqliteFile:
         return self._open(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, f"file:{quoted(self.path)}?immutable=1")
 
     def reader(self) -> apsw.Connection:
-        """A connection that only reads, and finds an empty table where a part was not made yet."""
+        """Return a read-only connection that finds an empty table for each part that does not exist yet."""
         return self._attached(self._bare_reader())
 
     def _attached(self, connection: apsw.Connection) -> apsw.Connection:
@@ -273,7 +282,13 @@ class SqliteFile:
         return connection
 
     def _bare_reader(self) -> apsw.Connection:
-        """A connection that only reads. It is opened for writing where that is possible, to recover a WAL after a crash."""
+        """Return a read-only connection. SQLite opens it for writing if possible, to recover a WAL after a crash."""
+        try:
+            return self._reader()
+        except Damaged:
+            return self._reader()  # a disk that failed for a moment gives the same error as a damaged page
+
+    def _reader(self) -> apsw.Connection:
         try:
             connection = self._open(apsw.SQLITE_OPEN_READWRITE)
             connection.execute(
@@ -288,9 +303,9 @@ class SqliteFile:
         return connection
 
     def writer(self) -> apsw.Connection:
-        """A connection that writes: WAL, synchronous=FULL, no checkpoint on the caller's path."""
+        """Return a connection that writes: WAL, synchronous=FULL, no merging of the WAL during a caller's commit."""
         if self.read_only is not None:
-            raise ReadOnly(f"{self.path} is not written: {self.read_only}")
+            raise ReadOnly(f"{self.path} is read-only: {self.read_only}")
         if not os.access(self.path, os.W_OK) or not os.access(self._place.parent, os.W_OK):
             raise ReadOnly(f"{self.path} or its folder cannot be written")
         try:
@@ -305,12 +320,12 @@ class SqliteFile:
 
 
 def quoted(path: str) -> str:
-    """A path as it stands in a URL. What does it in the standard library takes longer to import than a store to open."""
+    """Quote a path for a URL. Importing the standard library's function takes longer than opening a store."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "/._-~") else "".join(f"%{b:02X}" for b in os.fsencode(c)) for c in path)
 
 
 def format_of(path: Path) -> int:
-    """The format of the store at a path, which is only looked at."""
+    """Return the format of the store at a path. Only reads."""
     if not path.exists():
         raise NotAStore.nothing_at(path)
     file = SqliteFile.__new__(SqliteFile)
@@ -319,36 +334,37 @@ def format_of(path: Path) -> int:
 
 
 def _odd_remedy(name: str) -> str:
-    if name in ("-wal", "-journal"):  # a link may lead to the real one: who removes it loses what was committed last
-        return "If it leads to the real file, put that in its place: the newest commits may stand in it. Otherwise move it away."
-    return "Move it away; no run stands in it."
+    if name in ("-wal", "-journal"):  # a link may lead to the real file: removing it would lose the last commits
+        return "If it leads to the real file, replace it with that file: the newest commits may be in it. Otherwise move it away."
+    return "Move it away; it contains no runs."
 
 
 def _what_it_says(connection: apsw.Connection) -> tuple[Any, Any, bool]:
-    """Application, format, and whether the tables are those of the format: an index on an expression could make every write run for hours."""
-    connection.execute("BEGIN")  # all of one moment: another process may be migrating the store
+    """Return application, format, and whether the tables match it: an index on an expression could make every write run for hours."""
+    connection.execute("BEGIN")  # one snapshot: another process may be migrating the store
     application, version = connection.pragma("application_id"), connection.pragma("user_version")
     return application, version, application == APPLICATION_ID and is_known(version) and has_its_tables(connection, version)
 
 
 def _adds_up(connection: apsw.Connection) -> bool:
-    """Whether the manifest is the sum of all checks. Rows of an older file are good in themselves, but not together with a newer manifest."""
+    """Return whether the manifest is the sum of all checks. Rows of an older file are valid in themselves, but do not match a newer
+    manifest."""
     try:
         attach(connection)
-        with connection:  # both of one moment: others may be writing
+        with connection:  # one snapshot for both: other processes may be writing
             right = adds_up(connection)
-        connection.execute("DETACH absent").fetchall()  # what was prepared with it is prepared again
+        connection.execute("DETACH absent").fetchall()  # SQLite then prepares the statements again
     except apsw.Error:
         return False
     return right
 
 
 def _create(path: Path) -> None:
-    """Make a new store, complete or not at all. Losing a race against another process is as good as winning it."""
+    """Create a new store, complete or not at all. If another process creates it first, that is fine, too."""
     temporary = unfinished(path)
     try:
         _make_folder(path.parent)
-        sync_parents(path.parent)  # before there is a store: a save that was acknowledged must not be lost with the folder's name
+        sync_parents(path.parent)  # before the store exists: a power cut must not lose the folder's name, and acknowledged saves with it
         remove_unfinished(path)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
@@ -364,7 +380,7 @@ def _create(path: Path) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Only the folder that is ours by name is made; any other must exist."""
+    """Create the folder only if it has our name; any other folder must exist."""
     if folder.name != OWN_FOLDER or folder.exists():
         return
     try:

@@ -1,12 +1,12 @@
-"""Care for the WAL, off the caller's path: merge it into the store before it grows, and give it its size once.
+"""Maintains the WAL in the background: merges it into the store before it grows too large, and allocates its size once.
 
-Merging (a checkpoint in SQLite's words) first copies what it can while others write, then keeps writers out for the short rest, so
-that the WAL starts again from its beginning instead of growing. Growing: a WAL that is extended by every commit costs a
-change of the file's size at every fsync; one that was filled with zeros up front is overwritten in place. Zeros are no valid
+Merging (a checkpoint in SQLite's words) first copies as much as it can while others write, then blocks writers for the short rest, so
+that the WAL restarts from its beginning instead of growing. A WAL that every commit extends costs a
+change of the file's size at every fsync; one that was filled with zeros up front is overwritten in place. Zeros are not valid
 frames: recovery ends at them. They are appended while no process can write, through a descriptor of our own, which is safe
-for this file alone (closing one of the store or of -shm would drop SQLite's locks).
+only for this file (closing one of the store or of -shm would drop SQLite's locks).
 
-Relies on a Writer to keep writers out. Never touches the WAL of a store that it does not write.
+Relies on a Writer to block writers. Never touches the WAL of a store that it does not write.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RETRY_FRAMES = 350
 GROW_AFTER = 8
 GROW_BYTES = 4 << 20
 _SLICE = bytes(256 << 10)
-_SPARE = 64 << 20  # a disk that is nearly full has better uses for its rest
+_SPARE = 64 << 20  # on a nearly full disk, leave the rest to commits
 
 
 class WalKeeper:
-    """A thread that starts when there is something to do."""
+    """A thread that starts when there is work."""
 
     def __init__(
         self, writer: Writer, connect: Callable[[], apsw.Connection], wal: str, merged: Callable[[], None], grow_bytes: int = GROW_BYTES
@@ -52,7 +52,7 @@ class WalKeeper:
         self._working = Guard(LEASES)
 
     def watch(self, connection: apsw.Connection) -> None:
-        """Learn of every commit on the writer's connection. The hook must be cheap: it runs inside COMMIT."""
+        """Get notified of every commit on the writer's connection. The hook must be cheap: it runs inside COMMIT."""
         connection.set_wal_hook(self._committed)
 
     def _committed(self, _connection: apsw.Connection, _name: str, frames: int) -> int:
@@ -71,7 +71,7 @@ class WalKeeper:
             self._service.start()
             self._service.nudge()
         except (StoreBusy, MemoryError):
-            return  # no thread is to be had now: this runs inside COMMIT, which is made; the next one tries again
+            return  # the system has no thread: this runs inside COMMIT, which has succeeded; the next commit tries again
 
     def _serve(self) -> None:
         if self._stopped:
@@ -81,10 +81,10 @@ class WalKeeper:
             with self._working:
                 self._work()
         except (EverstepError, MemoryError):
-            # Nothing is lost: the WAL holds it all and goes on growing; what is in the way shows itself at the next commit.
+            # Nothing is lost: the WAL holds everything and keeps growing; the next commit reports a lasting problem.
             self._due = self._frames + RETRY_FRAMES
         except (apsw.FullError, apsw.BusyError, apsw.LockedError):
-            return  # it was to grow; without that, commits are slower
+            return  # only growing failed; without it, commits are slower
         except (apsw.Error, OSError) as error:
             self._writer.poison(f"the WAL could not be grown ({error})")
             self._stopped = True
@@ -109,11 +109,11 @@ class WalKeeper:
             if not isinstance(known, (StoreFull, StoreBusy)):
                 self._writer.poison(f"the WAL could not be merged into the store ({error})")
             raise known from error
-        # A reader with an old snapshot can hold the rest back: wait for more before trying again.
+        # A reader with an old snapshot can block the rest: wait for more frames before trying again.
         self._due = MERGE_FRAMES if merged == frames else frames + RETRY_FRAMES
 
     def merge(self) -> None:
-        """Merge now, as far as others allow: what was given back leaves the file only then. Best effort: whoever merges next does it."""
+        """Merge now, as far as other processes allow: only then does the file become smaller. Best effort: the next merge does it."""
         self._working.check()
         try:
             with self._working:
@@ -122,7 +122,7 @@ class WalKeeper:
             return
 
     def _grow(self) -> None:
-        """Append zeros in slices: each keeps writers out for about as long as one commit takes."""
+        """Append zeros in slices: each blocks writers for about as long as one commit takes."""
         while self._grow_bytes and not self._stopped:
             with self._writer.alone():
                 if not _append_zeros(self._wal, self._grow_bytes):
@@ -136,7 +136,7 @@ class WalKeeper:
         self._working.release()
 
     def abandon(self) -> None:
-        """In a forked child: there is no thread here, and the connection must go."""
+        """Close the connection in a forked child, where the thread does not exist."""
         self._stopped = True
         self._service.end()
         if self._connection is not None:
@@ -152,7 +152,7 @@ class WalKeeper:
 
 
 def _append_zeros(wal: str, goal: int) -> bool:
-    """One slice more, unless the file is large enough. Best effort where space or descriptors are short: commits are slower then."""
+    """Append one more slice, unless the file is large enough. Best effort if space or descriptors are short: commits are then slower."""
     try:
         descriptor = os.open(wal, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

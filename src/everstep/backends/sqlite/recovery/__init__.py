@@ -1,1 +1,1 @@
-"""What can be read from a damaged file, and how a new one is built."""
+"""Reads a damaged file, and builds a new one."""

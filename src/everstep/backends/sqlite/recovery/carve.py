@@ -1,9 +1,8 @@
-"""Rows of a damaged SQLite store, straight from its pages: for what SQLite itself cannot find any more. Relies on `recovery.pages`.
+"""Reads rows of a damaged SQLite store directly from its pages, where SQLite itself no longer finds them. Relies on `recovery.pages`.
 
-All pages are looked at once, and each row that has the shape of one of ours is noted by where it lies. A row is *live* if it stands in
-the list of cells of a page that is in use, as the page is now. Others are stale: older versions of pages, free pages, what lies loose
-in a page that is damaged. Which table a row belongs to is told by its shape, because a page doesn't say it; so whoever uses one must
-prove it by its digest. Never writes.
+It scans all pages once, and notes the location of each row that has the shape of one of ours. A row is *live* if it is in the cell list of
+the current version of a page that is in use. Others are stale: older versions of pages, free pages, loose cells of a damaged page. The
+shape of a row identifies its table, because a page doesn't name it; so the caller must verify each row by its digest. Never writes.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from everstep.backends.sqlite.recovery.cells import GONE, LEAF_TABLE, Cell, cell
 from everstep.backends.sqlite.recovery.pages import Pages
 from everstep.backends.sqlite.rows import Values
 
-_EPOCH = 10**12  # microseconds: no time of ours is smaller, no number of a checkpoint is larger
+_EPOCH = 10**12  # microseconds: all our times are larger, all numbers of checkpoints smaller
 
 
 class Place(NamedTuple):
-    """Where a row lies: in which version of which page."""
+    """The location of a row: the page and its version."""
 
     live: bool
     page: int
@@ -28,7 +27,7 @@ class Place(NamedTuple):
 
 
 class Carver:
-    """What lies in the pages, by table and key. The key of records is their id, of chunks their digest, of facts 0, of all others the pk of the run."""
+    """The rows in the pages, by table and key: of a record its id, of a chunk its digest, of a property 0, of others the run's pk."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -38,18 +37,18 @@ class Carver:
         self._look()
 
     def keys(self, table: str, live: bool = False) -> list[Any]:
-        """What there is of a table, or what of it is live."""
+        """Return the keys of a table's rows, or only of live rows."""
         return [key for key, spots in self._found.get(table, {}).items() if not live or any(spot.live for spot in spots)]
 
     def records(self, run: int) -> list[int]:
-        """The ids of the records that there are of a run."""
+        """Return the ids of the records found for a run."""
         if not self._records:
             for id in self.keys("records"):
                 self._records.setdefault(id >> 31, []).append(id)
         return self._records.get(run, [])
 
     def rows(self, table: str, key: Any) -> Iterator[tuple[bool, Values]]:
-        """The candidates for a key, live ones first, then newer before older; columns whose bytes are gone are GONE."""
+        """Yield the candidates for a key, live ones first, then newer before older; columns whose bytes are missing are GONE."""
         seen: set[Values] = set()
         for spot in sorted(self._found.get(table, {}).get(key, ()), key=lambda spot: (not spot.live, -spot.time)):
             for values in self._read(spot):
@@ -64,11 +63,11 @@ class Carver:
         for page, time in pages.older():
             self._page(page, time, live=False)
         for page in doubtful:
-            if page not in self._claimed:  # no overflow page: those have no cells, and are many
+            if page not in self._claimed:  # skip overflow pages: they have no cells, and there are many
                 self._loose(page)
 
     def _page(self, page: int, time: int, live: bool) -> bool:
-        """Note the rows of a page; False if it is no page with rows, or not all that it lists are."""
+        """Note the rows of a page; False if it is not a page with rows, or some of its listed cells are not rows."""
         data = self._pages.at(page, time)
         kind, starts = places(data, page == 1)
         head = 100 if page == 1 else 0
@@ -93,7 +92,7 @@ class Carver:
         if cell.overflow and cell.overflow not in self._claimed and spot.time == self._pages.now:
             self._claimed.update(number for number, _ in self._chain(cell, spot.time))
         tables = list(_tables(cell.rowid, values))
-        if cell.overflow and not tables:  # in a small page not even the key may lie in the page itself
+        if cell.overflow and not tables:  # in a small page even the key may be in an overflow page
             tables = [
                 found for whole in self._read(spot) for found in _tables(cell.rowid, [None, *whole[1:]] if cell.rowid else list(whole))
             ]
@@ -102,7 +101,7 @@ class Carver:
         return True
 
     def _chain(self, cell: Cell, time: int) -> Iterator[tuple[int, bytes]]:
-        """The overflow pages of a cell as they were at a time, each with its number."""
+        """Yield the overflow pages of a cell as they were at a time, each with its number."""
         number, left = cell.overflow, cell.total - len(cell.local)
         seen: set[int] = set()
         while number and left > 0 and number not in seen:
@@ -115,7 +114,7 @@ class Carver:
             number = int.from_bytes(data[:4])
 
     def _read(self, spot: Place) -> Iterator[Values]:
-        """A row with its overflow pages: as they were with that version of the page, and as they are now."""
+        """Yield a row with its overflow pages: as they were with that version of the page, and as they are now."""
         data = self._pages.at(spot.page, spot.time)
         kind = places(data, spot.page == 1)[0] or LEAF_TABLE
         cell = cell_at(data, spot.at, kind, self._pages.usable)
@@ -129,7 +128,7 @@ class Carver:
 
 
 def _tables(rowid: int | None, values: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Which table a row may belong to by its shape, and its key there."""
+    """Yield the tables that a row may belong to by its shape, with its key there."""
     return _of_index(values) if rowid is None else _of_table(rowid, values)
 
 

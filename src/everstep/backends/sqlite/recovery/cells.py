@@ -5,7 +5,7 @@
     inner page of an index (2)   left child (4 bytes), then as in a leaf
     payload                  size of the header, a serial type for each column, the columns
 
-What is read may be damaged in any way, so everything is a candidate: whoever uses a row must prove it by its digest.
+The input may be damaged in any way, so every result is a candidate: the caller must verify a row by its digest.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 LEAF_TABLE, LEAF_INDEX, INNER_TABLE, INNER_INDEX = 13, 10, 5, 2
-_MOST = 300 << 20  # no row of ours is larger
+_MOST = 300 << 20  # all our rows are smaller
 _INT_SIZES = (0, 1, 2, 3, 4, 6, 8)
-GONE: Any = ...  # stands for a column whose bytes are not there
+GONE: Any = ...  # the value of a column whose bytes are missing
 
 
 class Cell(NamedTuple):
-    """One cell: where its payload begins in the page is known, the rest of it may lie in overflow pages."""
+    """One cell: the start of its payload in the page is known, the rest may be in overflow pages."""
 
     rowid: int | None
     total: int
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and the place behind it. Raises IndexError beyond the end."""
+    """Return a number and the offset after it. Raises IndexError beyond the end."""
     value = 0
     for _ in range(8):
         byte = data[at]
@@ -42,7 +42,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def local_size(total: int, usable: int, index: bool) -> int:
-    """How many bytes of a payload lie in the page itself."""
+    """Return how many bytes of a payload are in the page itself."""
     most = (usable - 12) * 64 // 255 - 23 if index else usable - 35
     if total <= most:
         return total
@@ -52,7 +52,7 @@ def local_size(total: int, usable: int, index: bool) -> int:
 
 
 def cell_at(page: bytes, at: int, kind: int, usable: int) -> Cell | None:
-    """The cell that begins at a place of a page, if it can be one."""
+    """Return the cell that begins at an offset of a page, if it can be one."""
     try:
         total, at = varint(page, at + 4 if kind == INNER_INDEX else at)
         rowid, at = varint(page, at) if kind == LEAF_TABLE else (None, at)
@@ -67,7 +67,7 @@ def cell_at(page: bytes, at: int, kind: int, usable: int) -> Cell | None:
 
 
 def places(page: bytes, first: bool) -> tuple[int, list[int]]:
-    """The kind of a page and where its cells begin; no kind (0) if it is no b-tree page that holds rows."""
+    """Return the kind of a page and the offsets of its cells; kind 0 if it is not a b-tree page that holds rows."""
     start = 100 if first else 0
     kind = page[start] if len(page) > start + 12 else 0
     if kind not in (LEAF_TABLE, LEAF_INDEX, INNER_INDEX):
@@ -80,7 +80,7 @@ def places(page: bytes, first: bool) -> tuple[int, list[int]]:
 
 
 def columns(payload: bytes, total: int) -> list[Any] | None:
-    """The columns of a row; GONE for those whose bytes are missing at the end. None if it is no row."""
+    """Return the columns of a row; GONE for those whose bytes are missing at the end. None if it is not a row."""
     try:
         header, at = varint(payload, 0)
         serials: list[int] = []
@@ -104,7 +104,7 @@ def columns(payload: bytes, total: int) -> list[Any] | None:
 
 
 def rows_in(page: bytes, first: bool, usable: int) -> Iterator[tuple[Cell, list[Any]]]:
-    """The rows that lie in a page, as far as they do."""
+    """Yield the readable rows of a page."""
     kind, starts = places(page, first)
     for at in starts:
         cell = cell_at(page, at, kind, usable)
@@ -124,7 +124,7 @@ def _value(serial: int, raw: bytes) -> Any:
     if serial in (8, 9):
         return serial - 8
     if serial == 7:
-        return _BAD  # no table of ours has a column of that type
+        return _BAD  # none of our tables has a column of that type
     if serial % 2 == 0:
         return raw
     try:
@@ -133,7 +133,7 @@ def _value(serial: int, raw: bytes) -> Any:
         return _BAD
 
 
-# How the headers of rows with a rowid begin, as they lie in a page.
+# The first bytes of the headers of rows with a rowid, as they are in a page.
 _HEADERS = re.compile(
     rb"\x00(?:[\x0d-\x7f]|[\x81-\x83][\x00-\x7f])\x2c\x2c"  # runs: id, key, family
     rb"|\x00[\x15\x17\x19\x21][\x01-\x09][\x04-\x06][\x01-\x09]"  # records: kind, epoch, at, number
@@ -142,7 +142,7 @@ _HEADERS = re.compile(
 
 
 def strays(page: bytes, usable: int) -> Iterator[int]:
-    """Where cells of tables may begin in a page whose own list of cells cannot be trusted."""
+    """Yield the offsets at which table cells may begin in a page whose own cell list cannot be trusted."""
     for found in _HEADERS.finditer(page, 3, usable):
         for header in (found.start() - 1, found.start() - 2):  # its size is a varint of one byte, or of two
             at = _varint_before(page, header)
@@ -152,7 +152,7 @@ def strays(page: bytes, usable: int) -> Iterator[int]:
 
 
 def _varint_before(page: bytes, end: int) -> int | None:
-    """Where the varint begins that ends right before a place."""
+    """Return the offset at which the varint begins that ends right before `end`."""
     at = end - 1
     if at < 0 or page[at] >= 0x80:
         return None

@@ -1,7 +1,7 @@
-"""A private copy of a store that may be damaged: its file and its WAL, at a moment when nobody writes. The source is only read.
+"""Makes a private copy of a store that may be damaged: its file and its WAL, at a moment when no process writes. Only reads the source.
 
-The file is read through SQLite's own file layer: closing a descriptor of ours would drop the locks that this process may hold on it. Where
-the disk reports an error, the copy has zeros.
+The file is read through SQLite's own file layer: closing a descriptor of ours would drop the locks that this process may hold on it. If
+the disk reports an error, the copy has zeros there.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _TRIES = 5
 
 
 def copy_store(source: str, file: Path, wal: Path) -> int:
-    """Copy a store's file and WAL; gives how many bytes could not be read."""
+    """Copy a store's file and WAL; return how many bytes could not be read."""
     for _ in range(_TRIES):
         before = _state(source)
         lost = _copy_file(source, file) + _copy_wal(source + "-wal", wal)
         if _state(source) == before:
             return lost
-    raise StoreBusy(f"{source} is being written all the time", remedy="Stop the programs that write it, and try again.")
+    raise StoreBusy(f"{source} is being written continuously", remedy="Stop the programs that write it, and try again.")
 
 
 def _state(source: str) -> list[object]:
-    """What tells whether somebody wrote. Looked at before anything is opened: a pipe would keep us waiting."""
+    """Return values that change when a process writes. Checked before anything is opened: opening a pipe would block."""
     found: list[object] = []
     for path in (source, source + "-wal"):
         with suppress(FileNotFoundError):
             info = Path(path).stat()
             if not stat.S_ISREG(info.st_mode):
-                raise NotAStore(f"{path} is no regular file")
+                raise NotAStore(f"{path} is not a regular file")
             found.append((path, info.st_ino, info.st_size, info.st_mtime_ns))
     if not found:
         raise NotAStore.nothing_at(source)
@@ -52,7 +52,7 @@ def _copy_file(source: str, target: Path) -> int:
     try:
         file = apsw.VFSFile("", source, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
     except apsw.Error as error:
-        raise StoreError(f"{source} cannot be read ({error})", remedy="Check that it is a file, and who may read it.") from error
+        raise StoreError(f"{source} cannot be read ({error})", remedy="Check that it is a file and that you may read it.") from error
     try:
         return _copy(target, file.xFileSize(), file.xRead)
     finally:
@@ -61,13 +61,13 @@ def _copy_file(source: str, target: Path) -> int:
 
 
 def _copy_wal(wal: str, target: Path) -> int:
-    """SQLite holds no locks on this file, so a descriptor of our own does no harm."""
+    """Copy the WAL. SQLite holds no locks on this file, so closing our own descriptor drops none."""
     try:
         descriptor = os.open(wal, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return _copy(target, 0, lambda size, at: b"")
     except OSError as error:
-        raise StoreError(f"{wal} cannot be read ({error.strerror})", remedy="Check who may read it.") from error
+        raise StoreError(f"{wal} cannot be read ({error.strerror})", remedy="Check that you may read it.") from error
     try:
         return _copy(target, os.fstat(descriptor).st_size, lambda size, at: os.pread(descriptor, size, at))
     finally:
@@ -86,7 +86,7 @@ def _copy(target: Path, size: int, read: Read) -> int:
 
 
 def _block(read: Read, at: int, size: int) -> tuple[bytes, int]:
-    """A part of a file; where the disk reports an error, in ever smaller parts, and at last zeros."""
+    """Read a part of a file; if the disk reports an error, in ever smaller parts, and zeros for the smallest."""
     try:
         return read(size, at).ljust(size, b"\0"), 0
     except (apsw.Error, OSError):

@@ -1,7 +1,7 @@
-"""What is left of a damaged store in SQLite: rows as SQLite reads them, in parts where it fails, and beyond that straight from the pages.
+"""Reads a damaged store in SQLite: rows as SQLite reads them, in parts where it fails, and beyond that directly from the pages.
 
-Works on a private copy (sqlite_pages), so that the source is not even recovered. Relies on `recovery.carve` for what SQLite cannot find.
-Whatever SQLite says is a candidate like any other.
+Works on a private copy (`pages`), so that not even a WAL recovery changes the source. Relies on `recovery.carve` for rows that SQLite
+cannot find. Rows that SQLite returns are candidates like any other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, T
 T = TypeVar("T")
 _SQL = sql_files.load("sqlite", "wreck")
 _MOST_PLACES = (1 << 32) - 1
-_PATIENCE = 150  # reads of one range that fail before the rest of it is left to the carver
+_PATIENCE = 150  # failed reads of one range before the rest of it is left to the carver
 
 
 class SqliteWreck:
@@ -75,21 +75,21 @@ class SqliteWreck:
                 (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
             ):
                 connection.config(setting, value)
-            with suppress(apsw.Error):  # tables that cannot be read: then no statement finds anything
+            with suppress(apsw.Error):  # the tables cannot be read: then no statement finds anything
                 attach(connection)
             return connection.cursor()
         except apsw.Error:
             return None
 
     def _refuse_newer(self) -> None:
-        """What a newer Everstep wrote is not ours to judge. A greater number alone may be a flipped bit."""
+        """Refuse a store of a newer Everstep, which we cannot judge. A greater number alone may be a flipped bit."""
         versions = self._all("format")
         unknown = {name for (name,) in self._all("tables")} - TABLES
         if versions and type(versions[0][0]) is int and versions[0][0] > FORMAT and unknown:
             raise NewerFormat(f"{self.path} has format {versions[0][0]}; this version of Everstep knows formats up to {FORMAT}")
 
     def _all(self, name: str, values: Values = ()) -> list[Any]:
-        """All rows of a statement; none if it fails."""
+        """Return all rows of a statement; none if it fails."""
         if self._cursor is None:
             return []
         try:
@@ -98,7 +98,7 @@ class SqliteWreck:
             return []
 
     def _range(self, name: str, first: int, last: int) -> list[Any]:
-        """The rows of a statement between two keys; where a read fails, in halves."""
+        """Return the rows of a statement between two keys; if a read fails, in halves."""
         found: list[Any] = []
         waiting, patience = [(first, last)], _PATIENCE
         while waiting and patience and self._cursor is not None:
@@ -118,7 +118,7 @@ class SqliteWreck:
         return self._carver
 
     def _made(self, make: Callable[[Values], T], candidates: list[Values]) -> list[T]:
-        """Those of the candidates that have the types of their table."""
+        """Return those of the candidates that have the types of their table."""
         found: list[T] = []
         for values in candidates:
             with suppress(Damaged):
@@ -133,7 +133,7 @@ class SqliteWreck:
         return self._summary(found[0]) if found else Summary(unreadable=self._pages.unreadable)
 
     def _manifests(self, deep: bool) -> list[Values]:
-        """The manifest rows that there are."""
+        """Return the candidates for the manifest row."""
         return list(dict.fromkeys([*self._all("manifest"), *(self._carved("manifest", 1) if deep else ())]))
 
     def _summary(self, values: Values) -> Summary:
@@ -229,7 +229,7 @@ class SqliteWreck:
         return Feed()
 
     def _feed(self, newest: list[Entry], end: int, deep: bool) -> Feed:
-        """All parts from the newest back to the first one that is missing."""
+        """Return all parts from the newest back to the first one that is missing."""
         parts, first = [newest], end - length(newest) + 1
         while first > 1 and (part := self._part(first, deep)) is not None:
             parts.append(part)
@@ -238,7 +238,7 @@ class SqliteWreck:
         return Feed(entries if first == 1 else None, end, {place: seq + count - 1 for place, seq, count in entries})
 
     def _part(self, following: int, deep: bool) -> list[Entry] | None:
-        """The part of the feed that ends right before a position."""
+        """Return the part of the feed that ends right before a position."""
         found = self._all("feed_before", (following,))
         before = max((first for first in self._deep.keys("feed") if first < following), default=0) if deep else 0
         found += self._carved("feed", before) if before else []
@@ -262,7 +262,7 @@ class SqliteWreck:
 
 
 def _record(run: str, values: Values) -> Record:
-    """A record; one whose body cannot be read still tells its digest."""
+    """Make a record. If its body cannot be read, its digest is still known."""
     if GONE not in values:
         try:
             return record_from(run, values)

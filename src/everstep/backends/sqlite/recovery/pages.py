@@ -1,8 +1,8 @@
 """The pages of a SQLite store that may be damaged, newest and older versions: those of its file and those of its WAL.
 
-Works on a private copy: `image` becomes the file as it is with its WAL merged. The frames behind a damaged one count if they belong to
-a later write than all before it, and to one that the witness has seen, if there is a witness: what was left behind by a write that never
-was committed doesn't.
+Works on a private copy: `image` becomes the file with its WAL merged. Frames after a damaged one count if they belong to
+a later write than all before it, and, if there is a rollback guard, to a write that it has seen. Frames of a write that was never
+committed do not count.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LOOKED_AT = 1 << 20
 
 
 class Pages:
-    """Every version of every page that was ever committed and still is there. Time counts frames of the WAL; 0 is the file itself."""
+    """Every committed version of every page that still exists. Time counts frames of the WAL; 0 is the file itself."""
 
     def __init__(self, source: str, private: str, witness: Seen | None = None) -> None:
-        """`private` is how the names of the copies begin."""
+        """Copy the files. `private` is a prefix for the names of the copies."""
         self._witness = witness
         self.image, self._frames = Path(private + "-image"), Path(private + "-frames")
         self.unreadable = copy_store(source, self.image, self._frames)
@@ -41,7 +41,7 @@ class Pages:
         self.now = self._merge()
 
     def _page_size(self) -> tuple[int, int]:
-        """The size of a page, and how much of it SQLite uses: as the file says, or its WAL, or as new stores have it; what fits best."""
+        """Return the size of a page and its usable part: from the file, its WAL, or the default of new stores, whichever matches best."""
         self._file.seek(0)
         head = self._file.read(100).ljust(100, b"\0")
         told = (int.from_bytes(head[16:18]), int.from_bytes(self._wal[8:12]), 4096)
@@ -50,13 +50,13 @@ class Pages:
         return max(choices, key=lambda choice: self._rows(*choice)) if len(choices) > 1 else next(iter(choices))
 
     def _rows(self, size: int, usable: int) -> int:
-        """How many rows the beginning of the file has, if pages are of that size."""
+        """Return how many rows the beginning of the file has if pages have that size."""
         self._file.seek(0)
         data = self._file.read(_LOOKED_AT)
         return sum(1 for at in range(0, len(data), size) for _ in rows_in(data[at : at + size], at == 0, usable))
 
     def _merge(self) -> int:
-        """Bring the image to the newest version of each page; gives the newest time."""
+        """Bring the image to the newest version of each page; return the newest time."""
         last = 0
         for last, frame in self._committed():
             self._times.setdefault(frame.page, []).append(last)
@@ -67,12 +67,12 @@ class Pages:
         if last:
             self._file.truncate(self.count * self.size)
         if len(self._read(1)) > 19:
-            self._write(18, b"\x01\x01")  # no WAL stands beside the image, so that it must not ask for one
+            self._write(18, b"\x01\x01")  # the image has no WAL beside it, so its header must not ask for one
         self._file.flush()
         return last
 
     def _committed(self) -> list[tuple[int, Frame]]:
-        """The frames that count, with their times."""
+        """Return the frames that count, with their times."""
         frames = list(frames_of(self._wal, self.size))
         broken = next((i for i, frame in enumerate(frames) if not frame.fits), len(frames))
         whole, tail = up_to_commit(frames[:broken]), up_to_commit(frames[broken:])
@@ -85,7 +85,7 @@ class Pages:
         return found + rest if later and seen and min(later) > max(seen) else found
 
     def _seen_by_witness(self, frames: list[tuple[int, Frame]]) -> list[tuple[int, Frame]]:
-        """The frames up to the last commit that was noted to have happened, if this machine has noted any of this store."""
+        """Return the frames up to the last commit that the rollback guard has seen, if this machine has a guard of this store."""
         for place, (time, _) in enumerate(frames):
             manifest = manifest_in(content(self._wal, self.size, time), self.usable)
             if self._witness is None or manifest is None or manifest[1] != self._witness.identity:
@@ -95,7 +95,7 @@ class Pages:
         return frames
 
     def _writes(self, frames: list[tuple[int, Frame]]) -> list[int]:
-        """How often the store had been written, as the frames that hold its manifest say."""
+        """Return the write counts in those frames that hold the manifest."""
         found = (manifest_in(content(self._wal, self.size, time), self.usable) for time, _ in frames)
         return [manifest[0] for manifest in found if manifest is not None]
 
@@ -112,7 +112,7 @@ class Pages:
         self._file.write(data)
 
     def at(self, page: int, time: int) -> bytes:
-        """A page as it was at a time; empty if there is none."""
+        """Return a page as it was at a time; empty if there is none."""
         times = [t for t in self._times.get(page, ()) if t <= time]
         if times:
             return content(self._wal, self.size, times[-1])
@@ -121,13 +121,13 @@ class Pages:
         return self._read(page) if 0 < page <= self.count else b""
 
     def older(self) -> Iterator[tuple[int, int]]:
-        """The pages that have older versions, and their times, newest first."""
+        """Yield the pages that have older versions, and their times, newest first."""
         for page, times in self._times.items():
             for time in (*times[-2::-1], 0):
                 yield page, time
 
     def free(self) -> set[int]:
-        """The pages that SQLite's list of free ones names, as far as it can be followed."""
+        """Return the pages in SQLite's list of free pages, as far as it can be followed."""
         found: set[int] = set()
         trunk = int.from_bytes(self.at(1, self.now)[32:36])
         while 0 < trunk <= self.count and trunk not in found:
@@ -139,7 +139,7 @@ class Pages:
         return found
 
     def hide(self) -> None:
-        """Remove the names of the copies, which stay readable for those who have them open: a crash from here on leaves nothing behind."""
+        """Remove the names of the copies; open descriptors can still read them. A crash from here on leaves no files."""
         self.image.unlink(missing_ok=True)
         self._frames.unlink(missing_ok=True)
 
@@ -151,13 +151,13 @@ class Pages:
 
 
 def manifest_in(page: bytes, usable: int) -> tuple[int, bytes] | None:
-    """How often the store was written and its identity, if a page holds the manifest."""
+    """Return the write count and the identity of the store, if a page holds the manifest."""
     row = manifest_row(page, usable)
     return None if row is None else (row[7], row[8])
 
 
 def manifest_row(page: bytes, usable: int) -> tuple[Any, ...] | None:
-    """The row of the manifest, if a page holds it; its identity is empty where it cannot be read."""
+    """Return the row of the manifest, if a page holds it; its identity is empty if it cannot be read."""
     if page[:1] != b"\x0d" or page[3:5] != b"\0\x01":
         return None
     for cell, values in rows_in(page, False, usable):

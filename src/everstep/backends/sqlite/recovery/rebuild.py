@@ -1,7 +1,7 @@
-"""Builds a store in SQLite out of rows that are known to be good. Relies on `files.format` for the tables.
+"""Builds a store in SQLite from verified rows. Relies on `files.format` for the tables.
 
-It is built under another name, without a journal, and synced and linked to its own when it is complete: whoever is killed in it leaves
-a file that nobody takes for a store, and that the next one removes. Places, digests and rows are kept exactly as given.
+It is built under another name, without a journal, then synced and linked to its own name when it is complete. A killed process leaves
+a file that is never taken for a store, and that the next one removes. Positions, digests and rows are kept exactly as given.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PARTS = {
 
 
 class SqliteBuilder:
-    """A store file in the making."""
+    """A store file that is being built."""
 
     def __init__(self, target: str | os.PathLike[str], seal: Seal = unkeyed) -> None:
         self._seal = seal
@@ -72,7 +72,7 @@ class SqliteBuilder:
     def _refuse_taken(self) -> None:
         taken = [str(self.path)] if os.path.lexists(self.path) else leftovers(self.path)
         if taken:
-            raise InvalidArgument(f"{taken[0]} exists already", remedy="Give a path where nothing is: repair never writes over anything.")
+            raise InvalidArgument(f"{taken[0]} already exists", remedy="Use a path where nothing exists: repair never overwrites anything.")
 
     def _write(self, name: str, rows: Iterable[Values]) -> None:
         rows = list(rows)
@@ -133,7 +133,7 @@ class SqliteBuilder:
         writer = FeedWriter()
         for entry in feed:
             writer.add(*entry)
-        blob = writer.blob()  # closes nothing: the last part stays in the manifest
+        blob = writer.blob()  # leaves the last part open, in the manifest
         self._write("add_feed", writer.full)
         self._write("set_manifest", [((self._total % MODULUS).to_bytes(32), self._runs, places + 1, last, blob, writer.fed, 1)])
         try:
@@ -154,7 +154,7 @@ class SqliteBuilder:
             raise folder_error(error, self.path) from error
 
     def abandon(self) -> None:
-        """Remove the name that it was built under, and all that was made beside it; also after `finish`."""
+        """Remove the temporary name and all files beside it; also after `finish`."""
         if hasattr(self, "_connection"):
             self._connection.close(True)
         discard(self._new)

@@ -1,11 +1,11 @@
--- Statements with which a store looks at itself. Each has a name and a sentence; backends/queries.py loads them.
+-- Statements that check a store. Each has a name and a sentence; backends/sql_files.py loads them.
 
 -- name: integrity
 -- SQLite's own check of pages, indexes and types.
 PRAGMA integrity_check
 
 -- name: listing
--- What the tables that only serve listings say otherwise than the rows that they were made from.
+-- Where the listing tables differ from the rows that they were made from.
 SELECT 'tag ' || name || ' of run ' || run || ' points at a record that is not its checkpoint' FROM tags
 WHERE NOT EXISTS (SELECT 1 FROM records WHERE id = (tags.run << 31 | tags.seq) AND number = tags.number AND kind = 'checkpoint')
 UNION ALL
@@ -29,7 +29,7 @@ SELECT 'the manifest names a last run that is not there' FROM manifest
 WHERE (latest IS NOT NULL AND latest NOT IN (SELECT pk FROM runs)) OR next <= coalesce((SELECT max(pk) FROM runs), 0)
 
 -- name: run_meta
--- The scalars of all runs, as they are listed.
+-- The scalars of all runs, as listed.
 SELECT pk, key, value FROM run_meta
 
 -- name: metas
@@ -37,7 +37,7 @@ SELECT pk, key, value FROM run_meta
 SELECT pk, meta FROM runs WHERE meta IS NOT NULL
 
 -- name: manifest
--- What the manifest says about all runs.
+-- The figures of the manifest about all runs.
 SELECT total, runs, next - 1 FROM manifest WHERE pk = 1
 
 -- name: count_runs
@@ -45,7 +45,7 @@ SELECT total, runs, next - 1 FROM manifest WHERE pk = 1
 SELECT count(*) FROM runs
 
 -- name: forgotten
--- The places of deleted runs that have no tombstone any more.
+-- The positions of deleted runs whose tombstones were dropped.
 SELECT value FROM facts WHERE substr(name, 1, length(?1)) = ?1
 
 -- name: count_tombstones
@@ -53,7 +53,7 @@ SELECT value FROM facts WHERE substr(name, 1, length(?1)) = ?1
 SELECT count(*) FROM tombstones
 
 -- name: checks
--- Everything that counts in the manifest.
+-- All checks that count in the manifest.
 SELECT "check" FROM runs
 UNION ALL SELECT "check" FROM tags
 UNION ALL SELECT "check" FROM letters
@@ -75,7 +75,7 @@ PRAGMA journal_mode
 PRAGMA page_count
 
 -- name: free_pages
--- How many of them hold nothing.
+-- How many of them are free.
 PRAGMA freelist_count
 
 -- name: page_size

@@ -1,11 +1,11 @@
--- Statements of readers. Each has a name and a sentence; backends/queries.py loads them.
+-- Statements of readers. Each has a name and a sentence; backends/sql_files.py loads them.
 
 -- name: begin
--- One snapshot for all that follows.
+-- Begin one snapshot for all following reads.
 BEGIN
 
 -- name: end
--- Let the snapshot go.
+-- End the snapshot.
 COMMIT
 
 -- name: run
@@ -16,7 +16,7 @@ SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_
 FROM runs WHERE id = ?
 
 -- name: run_at
--- The whole row of the run at a place, and the id of its newest record.
+-- The whole row of the run at a position, and the id of its newest record.
 SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
     head_digest, checkpoints, stored, epoch, worker, since, "check",
     (SELECT r.id FROM records r WHERE r.id BETWEEN runs.pk << 31 AND runs.pk << 31 | 2147483647 ORDER BY r.id DESC LIMIT 1)
@@ -31,7 +31,7 @@ SELECT pk FROM runs WHERE id = ?
 SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- name: newest_records
--- The last so many of a range of a chain, newest first.
+-- The last records of a range of a chain, newest first, at most a number.
 SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records WHERE id BETWEEN ? AND ?
 ORDER BY id DESC LIMIT ?
 
@@ -41,11 +41,11 @@ SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_
 WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
 
 -- name: pk_and_head
--- Which run it is, and how long its chain is.
+-- The key of a run, and the length of its chain.
 SELECT pk, head_seq FROM runs WHERE id = ?
 
 -- name: base_before
--- The newest base in a range that stands for a checkpoint or an earlier one.
+-- The newest base in a range for a checkpoint or an earlier one.
 SELECT id FROM records WHERE id BETWEEN ? AND ? AND kind = 'base' AND number <= ? ORDER BY id DESC LIMIT 1
 
 -- name: number_from
@@ -73,11 +73,11 @@ SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, num
 SELECT key, name, number, at, "check" FROM tags WHERE run = ? AND number BETWEEN ? AND ?
 
 -- name: count_tags
--- How many tags of a run each of the two trees has that hold them.
+-- How many tags of a run are in each of the two trees that hold them.
 SELECT (SELECT count("check") FROM tags NOT INDEXED WHERE run = ?), (SELECT count(*) FROM tags INDEXED BY tags_number WHERE run = ?)
 
 -- name: due_by_run
--- How many letters have a time, and which, by the table. A sum of low bits cannot overflow.
+-- A count and a sum over messages that have a time, by the table. A sum of low bits cannot overflow.
 SELECT count(due), sum(due & 1073741823), sum(run) FILTER (WHERE due IS NOT NULL) FROM letters NOT INDEXED
 
 -- name: due_by_time
@@ -85,7 +85,7 @@ SELECT count(due), sum(due & 1073741823), sum(run) FILTER (WHERE due IS NOT NULL
 SELECT count(due), sum(due & 1073741823), sum(run) FROM letters INDEXED BY letters_due WHERE due IS NOT NULL
 
 -- name: ids_by_name
--- How many runs the index of ids has, and which.
+-- A count and a sum over the runs in the index of ids.
 SELECT count(*), sum(pk) FROM runs INDEXED BY sqlite_autoindex_runs_1
 
 -- name: ids_by_order
@@ -93,15 +93,15 @@ SELECT count(*), sum(pk) FROM runs INDEXED BY sqlite_autoindex_runs_1
 SELECT count(*), sum(pk) FROM runs INDEXED BY runs_order
 
 -- name: digest
--- What proves one record and all before it.
+-- The digest that proves one record and all before it.
 SELECT digest FROM records WHERE id = ?
 
 -- name: letters
--- All letters of a run.
+-- All messages of a run.
 SELECT key, name, due, at, body, "check" FROM letters WHERE run = ? ORDER BY name
 
 -- name: due
--- The runs that have a letter whose time has come, may be woken and are not paused; the earliest first.
+-- The runs that have a message whose time has come, may be woken up and are not paused; the earliest first.
 SELECT runs.id FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.pk = letters.run
 WHERE letters.due <= ? AND runs.status IN ('waiting', 'failed')
     AND NOT EXISTS (SELECT 1 FROM letters AS others WHERE others.run = letters.run AND others.name = 'pause')
@@ -121,7 +121,7 @@ SELECT first, entries FROM feed WHERE first <= ? ORDER BY first DESC LIMIT 1
 SELECT first, entries FROM feed WHERE first >= coalesce((SELECT max(first) FROM feed WHERE first <= ?1), 0) AND first <= ?2 ORDER BY first
 
 -- name: places_there
--- Which of some places have a run.
+-- Which of some positions have a run.
 SELECT pk FROM runs WHERE pk IN (SELECT value FROM json_each(?))
 
 -- name: count_feed
@@ -129,11 +129,11 @@ SELECT pk FROM runs WHERE pk IN (SELECT value FROM json_each(?))
 SELECT count(*) FROM feed
 
 -- name: id_at
--- The id of the run at a place.
+-- The id of the run at a position.
 SELECT id FROM runs WHERE pk = ?
 
 -- name: heads
--- Every run and where its records end.
+-- Every run with the seq of its newest record.
 SELECT pk, id, head_seq FROM runs ORDER BY pk
 
 -- name: worker
@@ -141,7 +141,7 @@ SELECT pk, id, head_seq FROM runs ORDER BY pk
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers WHERE id = ?
 
 -- name: workers
--- All workers that were not seen dead.
+-- All workers that were not found dead.
 SELECT id, host, pid, boot, started_at, expires_boot, expires_at FROM workers
 
 -- name: manifest
@@ -161,7 +161,7 @@ SELECT count(*), coalesce(sum(length(body)), 0) FROM records
 SELECT count(*), coalesce(sum(length(frame)), 0) FROM chunks
 
 -- name: count_all_letters
--- How many letters.
+-- How many messages.
 SELECT count(*) FROM letters
 
 -- name: families
@@ -185,23 +185,23 @@ SELECT key, number, at, body, "check" FROM bases WHERE run = ? ORDER BY number
 SELECT key, number, at, body, "check" FROM bases WHERE run = ? AND number <= ? ORDER BY number DESC LIMIT 1
 
 -- name: tombstones
--- What is left of deleted runs, beyond a place.
+-- The tombstones of deleted runs, beyond a position.
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones WHERE pk > ? ORDER BY pk LIMIT ?
 
 -- name: fact
--- What is remembered under a name.
+-- The property with a name.
 SELECT name, value, "check" FROM facts WHERE name = ?
 
 -- name: facts
--- What is remembered under all names that begin so.
+-- All properties whose names begin with a prefix.
 SELECT name, value, "check" FROM facts WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
 
 -- name: schema
--- Every table and index; as bytes, because a damaged one may be no text.
+-- Every table and index; as bytes, because a damaged name may not be valid text.
 SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coalesce(sql, '') AS BLOB) FROM main.sqlite_schema
 
 -- name: parts
--- Which parts of the tables were made, a bit for each.
+-- Which parts of the tables were created, a bit for each.
 SELECT parts FROM manifest WHERE pk = 1
 
 -- name: schema_version
@@ -209,7 +209,7 @@ SELECT parts FROM manifest WHERE pk = 1
 PRAGMA main.schema_version
 
 -- name: seen
--- Which store this is, and how often it was written.
+-- The identity of the store, and how often it was written.
 SELECT identity, writes FROM manifest WHERE pk = 1
 
 -- name: manifest_page
@@ -221,33 +221,33 @@ SELECT rootpage FROM main.sqlite_schema WHERE name = 'manifest'
 SELECT total FROM manifest WHERE pk = 1
 
 -- name: all_checks
--- All that the sum in the manifest is made of.
+-- All checks that the sum in the manifest is made of.
 SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
 UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
 
 -- name: task_queue
--- The queue of a run that has a place in one.
+-- The queue of a run that has a queue entry.
 SELECT queue FROM tasks WHERE run = ?
 
 -- name: letter_times
--- The names of a run's letters, and when they are due.
+-- The names of a run's messages, and when they are due.
 SELECT name, due FROM letters WHERE run = ?
 
 -- name: twin
--- The run that has a place in a queue under the same word.
+-- The run that has an entry in a queue with the same `dedupe`.
 SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.queue = ? AND t.dedupe = ?
 
 -- name: place
--- The place of one run.
+-- The queue entry of one run.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run WHERE r.id = ?
 
 -- name: places
--- All places, or those of a queue, as they would be taken.
+-- All queue entries, or those of one queue, in the order of claiming.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run
 WHERE ?1 IS NULL OR t.queue = ?1 ORDER BY t.queue, t.priority DESC, t.ready IS NULL, t.ready, t.run LIMIT ?2
 
 -- name: next_ready
--- When the next run of a queue gets ready: of each priority, the first.
+-- When the next run of a queue becomes ready: the first of each priority.
 WITH RECURSIVE priorities (priority) AS (
     SELECT max(priority) FROM tasks WHERE queue = ?1 AND ready IS NOT NULL
     UNION ALL
@@ -260,35 +260,35 @@ SELECT min(first) FROM (
 )
 
 -- name: top_priority
--- The next lower priority that waits in a queue.
+-- The next lower priority among the waiting runs of a queue.
 SELECT max(priority) FROM tasks WHERE queue = ? AND ready IS NOT NULL AND priority < ?
 
 -- name: candidates
--- The runs of a queue and a priority that are ready, behind one of them, at most so many.
+-- The ready runs of a queue and a priority after one of them, at most a number.
 SELECT t.key, t.deaths, r.id, r.workflow, t.ready, t.run FROM tasks t JOIN runs r ON r.pk = t.run
 WHERE t.queue = ? AND t.priority = ? AND t.ready IS NOT NULL AND t.ready <= ? AND (t.ready, t.run) > (?, ?) ORDER BY t.ready, t.run LIMIT ?
 
 -- name: held
--- How many runs of a queue are driven, by key.
+-- How many runs of a queue are running, by key.
 SELECT key, count(*) FROM tasks WHERE queue = ? AND worker IS NOT NULL GROUP BY key
 
 -- name: started
--- How many runs of a queue were taken since.
+-- How many runs of a queue were claimed since a time.
 SELECT count(*) FROM starts WHERE queue = ? AND at > ?
 
 -- name: held_tasks
--- The runs of all queues that are driven, and by whom.
+-- The running runs of all queues, with their workers.
 SELECT t.run, t.worker, t.queue, r.head_seq FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.worker IS NOT NULL
 
 -- name: depths
--- How many runs of each queue could be taken, are to come, wait and are driven, and since when the oldest is ready.
+-- How many runs of each queue are ready, become ready later, wait and are running, and since when the oldest is ready.
 SELECT queue, count(*) FILTER (WHERE ready <= ?1), count(*) FILTER (WHERE ready > ?1), count(*) FILTER (WHERE ready IS NULL AND worker IS NULL),
     count(worker), min(ready) FILTER (WHERE ready <= ?1) FROM tasks GROUP BY queue
 
 -- name: ticks
--- What happened in each queue since.
+-- The activity of each queue since a time.
 SELECT queue, minute, claimed, ended, failed, deaths FROM ticks WHERE minute > ?
 
 -- name: held_by
--- The runs of queues that a worker has.
+-- The queued runs that a worker has.
 SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.worker = ?

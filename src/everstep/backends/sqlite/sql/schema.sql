@@ -1,7 +1,7 @@
--- Format 1 of a store in SQLite. src/everstep/backends/sqlite/files/format.py explains the tables, and parts.py when each part is made.
+-- Format 1 of a store in SQLite. src/everstep/backends/sqlite/files/format.py explains the tables; parts.py, when each part is created.
 
 -- part: core
--- What every store has from the start.
+-- The tables that every store has from the start.
 
 CREATE TABLE runs (
     pk INTEGER PRIMARY KEY,
@@ -70,11 +70,11 @@ CREATE TABLE manifest (
     parts INTEGER NOT NULL
 ) STRICT;
 
--- The feed is the blob of one without entries that ends at position 0.
+-- The feed begins as a blob without entries that ends at position 0.
 INSERT INTO manifest VALUES (1, zeroblob(32), 0, 1, NULL, x'af5570f5a1810b7a', 0, 0, x'', 0);
 
 -- part: chunks
--- With the first base.
+-- Created with the first base.
 
 CREATE TABLE chunks (
     pk INTEGER PRIMARY KEY,
@@ -87,7 +87,7 @@ CREATE TABLE chunks (
 CREATE UNIQUE INDEX chunks_name ON chunks (family, digest);
 
 -- part: listing
--- With the first run that has a tag or metadata.
+-- Created with the first run that has a tag or metadata.
 
 CREATE TABLE run_tags (
     tag TEXT NOT NULL,
@@ -103,7 +103,7 @@ CREATE TABLE run_meta (
 ) STRICT, WITHOUT ROWID;
 
 -- part: tags
--- With the first tag on a checkpoint.
+-- Created with the first tag on a checkpoint.
 
 CREATE TABLE tags (
     run INTEGER NOT NULL,
@@ -119,7 +119,7 @@ CREATE TABLE tags (
 CREATE INDEX tags_number ON tags (run, number, name);
 
 -- part: letters
--- With the first letter.
+-- Created with the first message.
 
 CREATE TABLE letters (
     run INTEGER NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE letters (
 CREATE INDEX letters_due ON letters (due) WHERE due IS NOT NULL;
 
 -- part: feed
--- With the first part of the feed that is full.
+-- Created with the first full part of the feed.
 
 CREATE TABLE feed (
     first INTEGER PRIMARY KEY,
@@ -143,7 +143,7 @@ CREATE TABLE feed (
 ) STRICT;
 
 -- part: pruned
--- With the first pruning.
+-- Created with the first pruning.
 
 CREATE TABLE pruned (
     run INTEGER PRIMARY KEY,
@@ -166,7 +166,7 @@ CREATE TABLE bases (
 ) STRICT, WITHOUT ROWID;
 
 -- part: tombstones
--- With the first deletion, which asks who else is of a family.
+-- Created with the first deletion, which looks for other runs of the family.
 
 CREATE INDEX runs_family ON runs (family);
 
@@ -184,7 +184,7 @@ CREATE TABLE tombstones (
 ) STRICT;
 
 -- part: facts
--- With the first fact.
+-- Created with the first property.
 
 CREATE TABLE facts (
     name TEXT PRIMARY KEY,
@@ -193,7 +193,7 @@ CREATE TABLE facts (
 ) STRICT, WITHOUT ROWID;
 
 -- part: queues
--- With the first run that is enqueued.
+-- Created with the first enqueued run.
 
 CREATE TABLE tasks (
     run INTEGER PRIMARY KEY,
@@ -229,21 +229,21 @@ CREATE TABLE ticks (
 ) STRICT, WITHOUT ROWID;
 
 -- part: workflows
--- With the first run of a workflow.
+-- Created with the first run of a workflow.
 
 CREATE INDEX runs_workflow ON runs (workflow, pk) WHERE workflow IS NOT NULL;
 
 -- part: sessions
--- With the first run that has a session.
+-- Created with the first run that has a session.
 
 CREATE INDEX runs_session ON runs (session, pk) WHERE session IS NOT NULL;
 
 -- part: parents
--- With the first fork or child run.
+-- Created with the first fork or child run.
 
 CREATE INDEX runs_parent ON runs (parent, pk) WHERE parent IS NOT NULL;
 
 -- part: notes
--- With the first run that has a note.
+-- Created with the first run that has a note.
 
 CREATE INDEX runs_note ON runs (pk, note) WHERE note IS NOT NULL;

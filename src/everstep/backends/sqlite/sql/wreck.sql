@@ -1,7 +1,7 @@
--- Reads from a store that may be damaged. Each has a name and a sentence; backends/queries.py loads them.
+-- Reads from a store that may be damaged. Each has a name and a sentence; backends/sql_files.py loads them.
 
 -- name: runs
--- The rows of runs between two places, without an index that may be damaged.
+-- The rows of runs between two positions, without an index that may be damaged.
 SELECT pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
     head_digest, checkpoints, stored, epoch, worker, since, "check"
 FROM runs NOT INDEXED WHERE pk BETWEEN ? AND ? ORDER BY pk
@@ -15,7 +15,7 @@ SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_
 SELECT key, name, number, at, "check" FROM tags NOT INDEXED WHERE run = ?
 
 -- name: letters
--- All letters of a run.
+-- All messages of a run.
 SELECT key, name, due, at, body, "check" FROM letters NOT INDEXED WHERE run = ?
 
 -- name: pruned
@@ -27,7 +27,7 @@ SELECT key, ranges, freed, at, numbers, "check" FROM pruned WHERE run = ?
 SELECT key, number, at, body, "check" FROM bases WHERE run = ?
 
 -- name: tombstones
--- The tombstones between two places.
+-- The tombstones between two positions.
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones WHERE pk BETWEEN ? AND ?
 
 -- name: chunk
@@ -43,13 +43,13 @@ SELECT pk, total, runs, next, latest, feed, fed, writes, identity, parts FROM ma
 SELECT first, entries FROM feed WHERE first < ? ORDER BY first DESC LIMIT 1
 
 -- name: facts
--- What the store remembers.
+-- The properties of the store.
 SELECT name, value, "check" FROM facts
 
 -- name: format
--- Which format the store says that it has.
+-- The format in the header of the file.
 PRAGMA user_version
 
 -- name: tables
--- Which tables there are.
+-- The names of all tables.
 SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'

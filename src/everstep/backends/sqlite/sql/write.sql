@@ -1,15 +1,15 @@
--- Statements of the writer. Each has a name and a sentence; backends/queries.py loads them.
+-- Statements of the writer. Each has a name and a sentence; backends/sql_files.py loads them.
 
 -- name: begin
 -- Start a write transaction at once, so that nothing read in it can become stale.
 BEGIN IMMEDIATE
 
 -- name: commit
--- Make it durable.
+-- Make the transaction durable.
 COMMIT
 
 -- name: rollback
--- Forget it.
+-- Undo the transaction.
 ROLLBACK
 
 -- name: manifest
@@ -17,23 +17,23 @@ ROLLBACK
 SELECT total, runs, next, latest, feed, fed, writes, parts FROM manifest WHERE pk = 1
 
 -- name: format
--- Which format the store has by now.
+-- The current format of the store.
 PRAGMA user_version
 
 -- name: set_manifest
--- The manifest after the batch.
+-- Write the manifest after the batch.
 UPDATE manifest SET total = ?, runs = ?, next = ?, latest = ?, feed = ?, fed = ?, writes = ? WHERE pk = 1
 
 -- name: set_identity
--- What tells this store from every other one.
+-- Set the identity of the store.
 UPDATE manifest SET identity = ? WHERE pk = 1
 
 -- name: set_parts
--- Which parts of the tables were made by now.
+-- Record which parts of the tables exist.
 UPDATE manifest SET parts = ? WHERE pk = 1
 
 -- name: add_feed
--- A full part of the feed.
+-- Add a full part of the feed.
 INSERT INTO feed (first, entries) VALUES (?, ?)
 
 -- name: pk
@@ -41,11 +41,11 @@ INSERT INTO feed (first, entries) VALUES (?, ?)
 SELECT pk FROM runs WHERE id = ?
 
 -- name: fence
--- What a refused commit is explained with.
+-- The values that explain why a commit was refused.
 SELECT pk, epoch, head_seq FROM runs WHERE id = ?
 
 -- name: create
--- A new run; changes no row if the id is taken.
+-- Create a run; changes no row if the id is taken.
 INSERT INTO runs (
     pk, id, key, family, workflow, session, tags, note, meta, parent, parent_number, created_at, status, updated_at, head_seq,
     head_digest, checkpoints, stored, epoch, worker, since, "check"
@@ -53,7 +53,7 @@ INSERT INTO runs (
 ON CONFLICT (id) DO NOTHING
 
 -- name: advance
--- Move the head of a run; changes no row if another writer was there. Sets only what no index holds.
+-- Move the head of a run; changes no row if another writer came first. Sets only columns that are in no index.
 UPDATE runs SET updated_at = ?, head_seq = ?, head_digest = ?, checkpoints = ?, stored = ?, "check" = ?
 WHERE pk = ? AND epoch = ? AND head_seq = ? AND "check" = ?
 
@@ -69,19 +69,19 @@ WHERE pk = ? AND epoch = ? AND head_seq = ? AND "check" = ?
 UPDATE runs SET epoch = ?, worker = ?, since = ?, "check" = ? WHERE pk = ? AND "check" = ?
 
 -- name: add_record
--- One link of a chain.
+-- Add one record of a chain.
 INSERT INTO records (id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_chunk
--- One chunk. One that is there has the same content, unless it was damaged: then this heals it. A frame never gets shorter (see
--- snapshot/base.py). The stamp keeps it from being swept.
+-- Add one chunk. A stored chunk has the same content, unless it was damaged: then this heals it. A frame never gets shorter (see
+-- snapshot/base.py). The new stamp keeps the chunk from being swept.
 INSERT INTO chunks (family, digest, frame, stamp) VALUES (?, ?, ?, ?)
 ON CONFLICT (family, digest) DO UPDATE SET
     frame = CASE WHEN length(excluded.frame) < length(frame) THEN frame ELSE excluded.frame END, stamp = excluded.stamp
 
 -- name: is_family
--- Whether a run is there and of a family.
+-- Whether a run exists and belongs to a family.
 SELECT 1 FROM runs WHERE id = ? AND family = ?
 
 -- name: prune_mark
@@ -89,100 +89,100 @@ SELECT 1 FROM runs WHERE id = ? AND family = ?
 SELECT "check" FROM pruned WHERE run = ?
 
 -- name: set_prune_mark
--- The prune mark of a run, in place of the one before.
+-- Replace the prune mark of a run.
 INSERT OR REPLACE INTO pruned (run, key, ranges, freed, at, numbers, "check") VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: take_record
--- A record that has a body, without it; it is put back with a digest in its place.
+-- Remove a record that has a body, and return it without the body; it is inserted again with a digest instead.
 DELETE FROM records WHERE id = ? AND body IS NOT NULL RETURNING id, kind, epoch, at, number, note, tags, meta, own, labels, digest
 
 -- name: add_base
--- A base that prune adds.
+-- Add a base for prune.
 INSERT INTO bases (run, number, key, at, body, "check") VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: take_base
--- An added base that is not needed any more, and what leaves the manifest with it.
+-- Remove an added base that is no longer needed; return its check for the manifest.
 DELETE FROM bases WHERE run = ? AND number = ? RETURNING "check"
 
 -- name: sweep
--- A chunk that nobody reaches, unless it was written after that was found out.
+-- Remove an unreachable chunk, unless it was written after that was determined.
 DELETE FROM chunks WHERE family = ? AND digest = ? AND stamp <= ? RETURNING length(frame)
 
 -- name: add_tombstone
--- What is left of a deleted run.
+-- Add the tombstone of a deleted run.
 INSERT INTO tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: drop_feed
--- A part of the feed goes.
+-- Remove a part of the feed.
 DELETE FROM feed WHERE first = ?
 
 -- name: take_tombstones
--- Tombstones between two places that are older than a time go.
+-- Remove tombstones between two positions that are older than a time.
 DELETE FROM tombstones WHERE pk BETWEEN ? AND ? AND at < ? RETURNING pk, "check"
 
 -- name: set_fact
--- Something to remember.
+-- Set a property.
 INSERT INTO facts (name, value, "check") VALUES (?, ?, ?)
 
 -- name: take_fact
--- Something to forget, and what leaves the manifest with it.
+-- Remove a property; return its check for the manifest.
 DELETE FROM facts WHERE name = ? RETURNING "check"
 
 -- name: add_tag
--- One tag; one that is there is left alone.
+-- Add one tag; an existing one stays unchanged.
 INSERT INTO tags (run, name, number, seq, at, key, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_letter
--- One letter; one of that name that is there is left alone.
+-- Add one message; an existing one of that name stays unchanged.
 INSERT INTO letters (run, name, due, at, key, body, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: take_letter
--- A letter that was read, and what leaves the manifest with it.
+-- Remove a message that was read; return its check for the manifest.
 DELETE FROM letters WHERE run = ? AND name = ? RETURNING "check"
 
 -- name: count_letters
--- How many letters a run has.
+-- How many messages a run has.
 SELECT count(*) FROM letters WHERE run = ?
 
 -- name: add_run_tag
--- A tag of a run, for listing.
+-- Add a tag of a run, for listing.
 INSERT INTO run_tags (tag, pk) VALUES (?, ?) ON CONFLICT DO NOTHING
 
 -- name: add_run_meta
--- A scalar of a run's meta, for listing.
+-- Add a scalar of a run's meta, for listing.
 INSERT INTO run_meta (key, value, pk) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
 
 -- name: drop_run_tag
--- A tag that a run no longer has.
+-- Remove a tag that a run no longer has.
 DELETE FROM run_tags WHERE tag = ? AND pk = ?
 
 -- name: drop_run_meta
--- A meta value that a run no longer has.
+-- Remove a meta value that a run no longer has.
 DELETE FROM run_meta WHERE key = ? AND value = ? AND pk = ?
 
 -- name: set_worker
--- Make a worker known.
+-- Register a worker.
 INSERT INTO workers (id, host, pid, boot, started_at, expires_boot, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET expires_boot = excluded.expires_boot, expires_at = excluded.expires_at
 
 -- name: renew
--- A worker's new expiry, for all the leases that it holds.
+-- Set a worker's new expiry, for all the leases that it holds.
 UPDATE workers SET expires_boot = ?, expires_at = ? WHERE id = ?
 
 -- name: drop_worker
--- A worker that is known to be dead.
+-- Remove a worker that is known to be dead.
 DELETE FROM workers WHERE id = ?
 
 -- name: tag_checks
--- What leaves the manifest with the tags of a run.
+-- The checks of a run's tags, for the manifest.
 SELECT "check" FROM tags WHERE run = ?
 
 -- name: letter_checks
--- What leaves the manifest with its letters.
+-- The checks of its messages, for the manifest.
 SELECT "check" FROM letters WHERE run = ?
 
 -- name: pruned_checks
--- What leaves the manifest with its prune mark and its added bases.
+-- The checks of its prune mark and its added bases, for the manifest.
 SELECT "check" FROM pruned WHERE run = ?1 UNION ALL SELECT "check" FROM bases WHERE run = ?1
 
 -- name: drop_run
@@ -198,7 +198,7 @@ DELETE FROM records WHERE id BETWEEN ? AND ?
 DELETE FROM tags WHERE run = ?
 
 -- name: drop_letters
--- The letters of a run.
+-- The messages of a run.
 DELETE FROM letters WHERE run = ?
 
 -- name: drop_prune_mark
@@ -218,38 +218,38 @@ SELECT 1 FROM runs WHERE family = ? LIMIT 1
 DELETE FROM chunks WHERE family = ?
 
 -- name: add_task
--- A place in a queue. The word that makes doubles stays with the run that has it.
+-- Add a queue entry. The `dedupe` stays with the run that has it.
 INSERT INTO tasks (run, queue, priority, key, dedupe, ready, worker, deaths, seen)
 VALUES (?1, ?2, ?3, ?4, (SELECT ?5 WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE queue = ?2 AND dedupe = ?5 AND run <> ?1)), NULL, NULL, 0, 0)
 ON CONFLICT (run) DO UPDATE SET queue = excluded.queue, priority = excluded.priority, key = excluded.key, dedupe = excluded.dedupe,
     ready = NULL, worker = NULL, deaths = 0, seen = 0
 
 -- name: move_task
--- Who has a run, or when it is ready.
+-- Set the worker of a run, or when it is ready.
 UPDATE tasks SET worker = ?, ready = ? WHERE run = ?
 
 -- name: free_task
--- The worker of a run died with it. Deaths count while the run does not get on.
+-- Free the run of a dead worker. Deaths count as long as the run makes no progress.
 UPDATE tasks SET worker = NULL, ready = ?1, deaths = CASE WHEN seen = ?2 THEN deaths + 1 ELSE 1 END, seen = ?2 WHERE run = ?3
 
 -- name: drop_task
--- A run is in no queue any more.
+-- Remove the queue entry of a run.
 DELETE FROM tasks WHERE run = ?
 
 -- name: tick
--- Count what happens in a queue.
+-- Count the activity of a queue.
 INSERT INTO ticks (queue, minute, claimed, ended, failed, deaths) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (queue, minute) DO UPDATE SET claimed = claimed + excluded.claimed, ended = ended + excluded.ended,
     failed = failed + excluded.failed, deaths = deaths + excluded.deaths
 
 -- name: drop_ticks
--- Counts of long ago.
+-- Remove old counts.
 DELETE FROM ticks WHERE minute < ?
 
 -- name: add_start
--- A run of a queue with a rate limit was taken.
+-- Note that a run of a queue with a rate limit was claimed.
 INSERT INTO starts (queue, at) VALUES (?, ?)
 
 -- name: drop_starts
--- What no longer counts for the rate.
+-- Remove claims that no longer count for the rate.
 DELETE FROM starts WHERE queue = ? AND at <= ?

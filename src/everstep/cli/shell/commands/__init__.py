@@ -1,1 +1,1 @@
-"""The commands that only the shell has, or that do more in it than outside; one file for each."""
+"""The commands that only the shell has, or that do more in it; one file for each."""

@@ -1,4 +1,4 @@
-"""`checkpoints`: the checkpoints of a run, or the newest of all runs, each with how its run stands."""
+"""`checkpoints`: list the checkpoints of a run, or the newest of all runs, with the status of each run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ _HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
 
 @make("checkpoints")
 @click.argument("run", type=RUN, required=False)
-@click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=20, show_default=True, help="How many, the newest.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Number of checkpoints to show, the newest"
+)
 def command(app: App, run: str | None, limit: int) -> None:
-    """List the checkpoints of RUN, newest first; without one, the newest of the runs that were written last."""
+    """List the checkpoints of RUN, newest first; without RUN, those of the runs written last
+
+    Example: checkpoints o1 --limit 5
+    """
     with app.open() as store:
         runs = [store.get(to_read(app, store, run))] if run is not None else store.runs(limit=limit)
         found = [(checkpoint_view(one, app.mask), info.status) for info in runs for one in store.checkpoints(info.id, limit=limit)]
@@ -27,7 +32,7 @@ def command(app: App, run: str | None, limit: int) -> None:
     if app.out.as_json:
         app.out.data("checkpoints", [{**to_json(one), "status": status} for one, status in found])
     elif not found:
-        app.out.say("no checkpoints")
+        app.out.say("No checkpoints.")
     else:
         _print(app, found)
 

@@ -10,5 +10,5 @@ from everstep.cli.shell.session import Session
 @click.command("exit")
 @click.pass_obj
 def command(session: Session) -> None:
-    """Leave the shell; Ctrl-D does, too."""
+    """Leave the shell, like Ctrl-D"""
     session.ended = True

@@ -1,4 +1,4 @@
-"""`help`: the commands, or one of them explained."""
+"""`help`: list the commands, or explain one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]", shell_complete=_names)
 def command(words: tuple[str, ...]) -> None:
-    """List the commands, or explain COMMAND."""
+    """List the commands, or explain COMMAND
+
+    Example: help resume
+    """
     found, used = leaf(list(words))
     if used < len(words):
-        GROUP.resolve_command(click.Context(GROUP, info_name=""), list(words))  # says what there is instead
+        GROUP.resolve_command(click.Context(GROUP, info_name=""), list(words))  # raises an error that suggests similar commands
         raise click.UsageError(f"{words[0]} has no command {words[used]!r}.")
     click.echo(found.get_help(click.Context(found, info_name=" ".join(words))))

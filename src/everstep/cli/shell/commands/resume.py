@@ -1,4 +1,4 @@
-"""`resume`, as outside; in the shell it asks what a gate waits for, and what a finished agent is to do next."""
+"""`resume` in the shell: also asks for the answers of gates, and for the next task of a finished agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _resume(task: str | None, **given: Any) -> int:
     if agents.is_agent(app, run):
         return _drive(app, run, given["answers"], lambda: agents.go_on(app, session.modules, run, task))
     if task is not None:
-        raise click.UsageError(f"--task is for an agent of its own; {run} is none.")
+        raise click.UsageError(f"--task is only for runs of an agent, and {run} is not one.")
     return _drive(app, run, given["answers"], lambda: int(_outside(**{**given, "answers": ()})))
 
 
@@ -41,7 +41,7 @@ def _chosen(app: App, run: str | None) -> str:
 
 
 def _drive(app: App, run: str, answers: tuple[str, ...], on: Callable[[], int]) -> int:
-    """Drive a run on, and on again as long as somebody answers what it stops at."""
+    """Resume a run, and again as long as the person answers the gates at which it stops."""
     _give(app, run, answers)
     while not interactive() or asking.answer_gates(app, run):
         code = on()
@@ -57,10 +57,10 @@ def _give(app: App, run: str, answers: tuple[str, ...]) -> None:
         for text in answers:
             gate, equals, value = text.partition("=")
             if not equals:
-                raise click.UsageError(f"--answer {text!r} is no GATE=VALUE")
+                raise click.UsageError(f"--answer must be GATE=VALUE, got {text!r}")
             store.answer(run, gate, workflow_target.value_of(value))
 
 
 command = copy(resume.command)
 command.callback = _resume
-command.params = [*command.params, click.Option(["--task"], metavar="TEXT", help="What an agent that has finished is to do next.")]
+command.params = [*command.params, click.Option(["--task"], metavar="TEXT", help="Next task of a finished agent")]

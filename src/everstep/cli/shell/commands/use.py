@@ -1,4 +1,4 @@
-"""`use`: the run that commands mean when none is named."""
+"""`use`: set the current run, which commands use if none is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from everstep.cli.shell.session import Session
 @make("use")
 @click.argument("run", type=RUN, required=False)
 def command(app: App, run: str | None) -> None:
-    """Make RUN the one that commands take when none is named; `use -` forgets it. Without RUN there is a list to choose from."""
+    """Make RUN the current run, which commands use if none is named
+
+    Without RUN, choose one from a list. `use -` clears the current run.
+
+    Example: use o1
+    """
     session = click.get_current_context().find_root().obj
     assert isinstance(session, Session)
     if run == "-":

@@ -1,7 +1,7 @@
-"""Whether the place of a run in a queue says what the run itself says, and how one that is lost or wrong is put right.
+"""Compares the queue entry of a run with the run itself, and restores entries that are lost or wrong.
 
-A place is derived: from the first record of a run, its row and its letters. Relies on `backends.queues` for how. A run is taken by its lease, so
-nothing here can lead to a second history.
+An entry is derived from the first record of a run, its row and its messages; `backends.queues` has the rules. A run is claimed by its
+lease, so nothing here can lead to a second history.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ _OPEN = (Status.QUEUED, Status.RUNNING, Status.WAITING)
 _OVER = (Status.SUCCEEDED, Status.CANCELLED, Status.FAILED)
 
 
-class Standing(Shape, frozen=True):
-    """A run and its place, of one moment."""
+class QueuedRun(Shape, frozen=True):
+    """A run and its queue entry at one moment."""
 
     row: RunRow
     letters: list[Letter]
     task: Task | None
     place: Place | None
     reopened: bool
-    """Whether the run had ended before, and so need not have a place."""
+    """Whether the run had ended before, so that it may lack an entry."""
 
     @property
     def over(self) -> bool:
-        """Whether the run has ended, so that it has no place."""
+        """Whether the run has ended, so that it must not have an entry."""
         return settled(self.row, self._times(), 0)[0] is not None
 
     def fault(self) -> str | None:
-        """What is wrong with the place, in words."""
+        """Say what is wrong with the entry, or return None."""
         row, task, place = self.row, self.task, self.place
         if place is None:
             missing = task is not None and not self.over and not self.reopened
-            return f"it has no place in queue {task.queue!r}, so no worker takes it" if missing and task is not None else None
-        where = f"its place in queue {place.task.queue!r}"
+            return f"it has no entry in queue {task.queue!r}, so no worker will take it" if missing and task is not None else None
+        where = f"its entry in queue {place.task.queue!r}"
         if task is None:
-            return f"{where} is one that its first record does not ask for"
+            return f"{where} is not requested by its first record"
         if self.over:
-            return f"{where} is still there, although it has ended"
+            return f"{where} still exists although the run has ended"
         if place.task not in (task, task._replace(dedupe=None)):
-            return f"{where} is not the one that its first record asks for"
+            return f"{where} differs from what its first record requests"
         if row.worker is not None:
             freed = place.worker is None and place.ready is not None and place.deaths > 0
             held = place.worker == row.worker and place.ready is None
-            return None if held or freed else f"{where} does not say that worker {row.worker} has it"
+            return None if held or freed else f"{where} does not name worker {row.worker}, which holds the run"
         if place.worker is not None:
-            return f"{where} says that worker {place.worker} has it, but nobody does"
-        return None if self._is_ready_in_time(place.ready) else f"{where} says another time than what the run waits for"
+            return f"{where} names worker {place.worker}, but no worker holds the run"
+        return None if self._is_ready_in_time(place.ready) else f"{where} has another time than the run waits for"
 
     def _is_ready_in_time(self, ready: int | None) -> bool:
         due = settled(self.row, self._times(), 0)[1]
@@ -64,15 +64,15 @@ class Standing(Shape, frozen=True):
             return due is ready
         if self.row.status == Status.RUNNING:
             return True
-        # What was due when it was posted may be taken at once, whatever the clock of its sender said.
+        # A message that was due when it was posted may be claimed at once, whatever its sender's clock said.
         return ready == due or (ready < due and any(letter.due == due <= letter.at for letter in self.letters))
 
     def _times(self) -> list[tuple[str, int | None]]:
         return [(letter.name, letter.due) for letter in self.letters]
 
 
-def standing(backend: Backend, run: str) -> Standing | None:
-    """Where a run stands; None if it is not there, is damaged, or never stands still."""
+def read_entry(backend: Backend, run: str) -> QueuedRun | None:
+    """Read a run with its queue entry; None if it does not exist, is damaged, or keeps changing."""
     for _ in range(_LOOKS):
         row = backend.run(run)
         if row is None or row.digest(backend.seal) != row.check:
@@ -82,17 +82,17 @@ def standing(backend: Backend, run: str) -> Standing | None:
         reopened = task is not None and place is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
         if now is not None and now.check == row.check and backend.letters(run) == letters:
-            return Standing(row, letters, task, place, reopened)
+            return QueuedRun(row, letters, task, place, reopened)
     return None
 
 
 def task_in(records: Sequence[Record]) -> Task | None:
-    """What the first record of a run says about its queue; `records` begin with it, if it is there."""
+    """Return the queue data in the first record of a run; `records` begin with that record, if it exists."""
     return task_of(said_in(records[0])) if records and records[0].kind == Kind.START else None
 
 
 def has_ended(records: Iterable[Record]) -> bool:
-    """Whether a run has ended in these records. If it was opened again, whoever did that drives it, unless it was put into the queue anew."""
+    """Whether a run has ended in these records. If it was reopened, the process that did so runs it, unless it was enqueued again."""
     for record in records:
         said = said_in(record) if record.kind == Kind.STATUS else {}
         if said.get("status") in _OVER and said.get("retry_at") is None:
@@ -100,18 +100,18 @@ def has_ended(records: Iterable[Record]) -> bool:
     return False
 
 
-def restore_places(backend: Backend, thorough: bool = False) -> list[str]:
-    """Give the runs that wait in a queue, but have no place there, one again; gives their ids. `thorough` also puts wrong places right.
+def restore_entries(backend: Backend, thorough: bool = False) -> list[str]:
+    """Give runs that wait in a queue but have no entry a new one; return their ids. `thorough` also corrects wrong entries.
 
-    Others may write meanwhile. Without `thorough`, runs that failed and are to be tried again are not looked at: they may be many.
+    Others may write meanwhile. Without `thorough`, failed runs that are to be retried are not checked: there may be many.
     """
     placed = {place.run for place in backend.places()}
     restored: list[str] = []
     for run in _candidates(backend, placed, thorough):
         try:
-            if _put_right(backend, run):
+            if _correct(backend, run):
                 restored.append(run)
-        except Damaged:  # `verify` tells
+        except Damaged:  # `verify` reports it
             continue
     return restored
 
@@ -129,22 +129,22 @@ def _runs(backend: Backend, status: Status, thorough: bool) -> Iterator[str]:
     after = None
     while True:
         rows = backend.runs(Query(status=status.value, oldest_first=True, after=after, limit=_AT_ONCE))
-        yield from (row.id for _, row in rows if thorough or '"queue"' in (row.meta or ""))  # which `enqueue` gives each of its runs
+        yield from (row.id for _, row in rows if thorough or '"queue"' in (row.meta or ""))  # `enqueue` sets this for each of its runs
         if len(rows) < _AT_ONCE:
             return
         after = rows[-1][0]
 
 
-def _put_right(backend: Backend, run: str) -> bool:
-    found = standing(backend, run)
+def _correct(backend: Backend, run: str) -> bool:
+    found = read_entry(backend, run)
     task = None if found is None else found.task or (found.place.task if found.place is not None and found.over else None)
     if found is None or task is None or found.fault() is None:
         return False
     if task.dedupe is not None and backend.twin(task) not in (None, run):
-        task = task._replace(dedupe=None)  # another one came meanwhile, and was not refused
+        task = task._replace(dedupe=None)  # another run with this dedupe was accepted meanwhile
     try:
-        # Nothing of the run changes, so that whoever has it goes on; with the task, the backend makes the place anew, or removes it.
+        # The run itself does not change, so its owner can continue; with the task, the backend recreates or removes the entry.
         backend.commit(Commit(found.row.copy(), found.row, task=task))
     except (Conflict, LostLease):
-        return False  # it has moved on, and its place with it
+        return False  # the run changed, and its entry with it
     return True

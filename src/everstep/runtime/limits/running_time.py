@@ -1,4 +1,4 @@
-"""How long a run was driven, from its records: an attempt that was killed counts up to the last thing that it recorded. No I/O."""
+"""Computes how long a run was executing, from its records: a killed attempt counts up to its last record. No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from everstep.store.journal.entries import StepEntry, open_as, said_in
 from everstep.store.views import header_of
 
 
-def driven_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0, epoch: int = -1) -> float:
-    """Seconds in which a run was driven, given how many they were up to a record of that time and epoch.
+def running_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0, epoch: int = -1) -> float:
+    """Return how many seconds a run was executing, given the seconds up to a record of that time and epoch.
 
-    A checkpoint or an ending that says how long it was is believed: the process measured that without the wall clock. Between attempts,
-    which have different epochs, the run was not driven.
+    The figure in a checkpoint or an ending takes precedence: the process measured it without the wall clock. Between attempts, which have
+    different epochs, the run was not executing.
     """
-    before = seconds  # the attempt began with that
+    before = seconds  # the seconds before this attempt
     for record in records:
         if record.epoch != epoch:
             epoch, at, before = record.epoch, _began(record), seconds
@@ -30,15 +30,15 @@ def driven_seconds(records: Iterable[Record], seconds: float = 0.0, at: int = 0,
 
 
 class Attempt(NamedTuple):
-    """From when to when, in microseconds, an attempt can be seen to have driven a run."""
+    """The time, in microseconds, from the first to the last trace of an attempt in the records."""
 
     began: int
     last: int
-    told: bool  # whether its end says how much of it counts for the caller
+    told: bool  # whether its end record has the figures for the caller
 
 
 def attempts(records: Iterable[Record]) -> list[Attempt]:
-    """The attempts at a run. Each has an epoch of its own."""
+    """Return the attempts at a run. Each has its own epoch."""
     found = []
     for _, group in groupby(records, lambda record: record.epoch):
         of_one = list(group)
@@ -48,7 +48,7 @@ def attempts(records: Iterable[Record]) -> list[Attempt]:
 
 
 def seconds_in(given: Iterable[Attempt]) -> float:
-    """How long at least one of these attempts lasted: those at the same time count once."""
+    """Return how long at least one of these attempts lasted: overlapping time counts once."""
     total = until = 0
     for attempt in sorted(given):
         total += max(0, attempt.last - max(until, attempt.began))
@@ -57,7 +57,7 @@ def seconds_in(given: Iterable[Attempt]) -> float:
 
 
 def _began(record: Record) -> int:
-    """When an attempt can be seen to have begun: with its first record, or with the step that this is the end of."""
+    """Return when an attempt began, as far as the records show: at its first record, or at the start of the step that this record ends."""
     if record.kind == Kind.STEP and record.body is not None:
         return min(record.at, open_as(record, StepEntry).started)
     return record.at

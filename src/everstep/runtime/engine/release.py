@@ -1,8 +1,8 @@
-"""Gives a run back whose attempt the store failed under: it stays as it is in the store, and whoever comes next continues from its journal.
+"""Releases a run after the store failed under its attempt: the run keeps its status, and the next process continues from its journal.
 
-Writes no status. What is written, as soon as the store can be written again, is the end of the lease and which steps may have run without a
-record, so that the next attempt tells them so. The keeper of the leases does it where it can't be done at once. Where another process took
-the run over meanwhile, nothing is written at all.
+Writes no status. As soon as the store can be written again, it writes the end of the lease, and which steps may have run without a record, so
+that the next attempt knows. If that is not possible at once, the keeper of the leases does it later. If another process took the run over
+meanwhile, nothing is written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _TRIES = 5
 
 
-def give_back(run: Attempt, cause: BaseException | None = None) -> None:
-    """Let go of the run of a broken attempt, now or when the store is back."""
+def release_run(run: Attempt, cause: BaseException | None = None) -> None:
+    """Release the run of a broken attempt, now or when the store is back."""
     row, failure = run.live()[0], run.failure or cause
     steps = sorted({*run.steps.flight, *run.unwritten})
     reason = failure.message if isinstance(failure, EverstepError) else type(failure).__name__
@@ -36,34 +36,34 @@ def give_back(run: Attempt, cause: BaseException | None = None) -> None:
     _hand_over(run, row, [*entries, *([taken_over()] if run.unsure else [])], failure)
 
 
-def give_back_unopened(run: Attempt, row: RunRow, cause: BaseException) -> None:
-    """Let go of a run that could not be opened. That its last driver died must not be forgotten with that."""
+def release_unopened(run: Attempt, row: RunRow, cause: BaseException) -> None:
+    """Release a run that could not be opened. Records that the last process died, which would be lost otherwise."""
     if run.buried:
         return  # it has ended, and no process holds it
     _hand_over(run, row, [taken_over()] if run.unsure else [], cause)
 
 
 def _hand_over(run: Attempt, row: RunRow, entries: Sequence[Entry], cause: BaseException | None) -> None:
-    """While the server is away it is not asked once more: the caller has waited for it already."""
+    """Write the release. An unreachable server is not tried again now: the caller has waited for it already."""
     if isinstance(cause, LostLease):
         return
     store, wakes = run.store, _is_left_to_workers(run, row)
     run.keeper.owe(row.id, lambda: _write(store, row, entries, wakes))
     if not isinstance(cause, StoreUnreachable):
-        with suppress(EverstepError):  # best effort: the keeper makes up for it
+        with suppress(EverstepError):  # best effort: the keeper does it later
             run.keeper.settle(row.id)
 
 
 def _is_left_to_workers(run: Attempt, row: RunRow) -> bool:
-    """A run outside of queues that a worker drives is woken by a letter: it has neither a place in a queue nor a holder that died."""
-    return run.ear is not None and run.options.held is None and not run.options.driven and row.status == Status.RUNNING
+    """Whether a message must wake the run: a worker executes it outside of queues, so it has neither a queue entry nor a dead owner."""
+    return run.stop_flag is not None and run.options.held is None and not run.options.driven and row.status == Status.RUNNING
 
 
 def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
     for _ in range(_TRIES):
         stored = store.backend.run(row.id)
         if stored is None or stored.epoch != row.epoch or stored.worker is None:
-            return  # another process has it, or it was given back
+            return  # another process has it, or it was released
         try:
             _commit(store, verified(stored, store.backend.seal), entries, wakes)
         except Conflict:  # a commit of the broken attempt arrived late
@@ -77,7 +77,7 @@ def _write(store: BaseStore, row: RunRow, entries: Sequence[Entry], wakes: bool)
 
 
 def _wake_caller(store: BaseStore, row: RunRow) -> None:
-    """The caller of a child run may have found it held meanwhile, and wait for its end. It looks again, and drives the child."""
+    """Wake the caller of a child run: it may have found the child held, and wait for its end. It checks again, and executes the child."""
     caller = store.backend.run(row.parent) if row.parent is not None and row.parent_number == CHILD else None
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):
         now = clock.now_us()

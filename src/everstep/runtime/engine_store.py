@@ -1,4 +1,4 @@
-"""A store with what is needed to drive runs: who leases are held by, who is told, and when checkpoints are made by themselves."""
+"""A store that can execute runs: it keeps leases, calls hooks and observers, and has the default checkpoint policy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Host(BaseStore):
-    """What `everstep.api.Store` stands on."""
+    """The base class of `everstep.api.Store`."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Host(BaseStore):
         **options: Any,
     ):
         if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
-            raise InvalidArgument(f"lease_seconds={lease_seconds!r:.60} is no number between 0.01 and 86,400")
+            raise InvalidArgument(f"lease_seconds must be a number from 0.01 to 86,400, got {lease_seconds!r:.60}")
         self.policy = manual if policy is None else Policy.parse(policy)
         self.enabled = enabled and not self.policy.off
         self.durability, self.budget, self.timeout = durability, budget, timeout
         self._followers: WeakSet[Attempt] = WeakSet()
         self._following = RLock()
-        self._ends: list[Callable[[], None]] = []  # what else ends with the store
+        self._ends: list[Callable[[], None]] = []  # functions to call when the store closes
         self._named_ends: set[str] = set()
         super().__init__(backend, **options)
         self.keeper = Keeper(self, lease_seconds)
@@ -56,19 +56,19 @@ class Host(BaseStore):
         self.observers = Observers()
 
     def follow(self, run: Attempt) -> None:
-        """Have a run that chose no policy hear of it when that of the store changes."""
+        """Have a run that chose no policy follow changes of the store's policy."""
         with self._following:
             self._followers.add(run)
 
     def change_policy(self, policy: Policy) -> None:
-        """What holds for the runs that chose none, also for those that are open."""
+        """Change the default policy, also for open runs that did not choose one."""
         with self._following:
             self.policy = policy
             for run in self._followers:
                 run.change_policy(policy)
 
     def at_close(self, name: str, end: Callable[[], None]) -> None:
-        """Have something done when the store is closed, once for each name."""
+        """Call a function when the store is closed, once for each name."""
         with self._following:
             if name not in self._named_ends:
                 self._named_ends.add(name)
@@ -81,7 +81,7 @@ class Host(BaseStore):
             self.hook_registry.fire(name, Event(name, run, when(clock.now_us()), data))
 
     def close(self) -> None:
-        """Let go of the store. Open runs can no longer be saved."""
+        """Close the store. Open runs can no longer be saved."""
         refuse_inside()
         abandoned.wait(self)
         while self._ends:
