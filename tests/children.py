@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import warm
+
 import everstep.errors
 
 Child = Callable[..., "subprocess.Popen[str]"]
@@ -29,7 +31,7 @@ def children() -> Iterator[Child]:
 
     def start(code: str, *args: object, prefix: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
         command = [*prefix, sys.executable, "-c", PREAMBLE + code, *map(str, args)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment)
+        process: subprocess.Popen[str] = warm.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment)
         started.append(process)
         return process
 

@@ -7,6 +7,15 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pace import (  # noqa: F401 - hooks of pytest
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_ignore_collect,
+    pytest_report_header,
+    pytest_terminal_summary,
+)
+from pg_schema import Schema
 
 import everstep
 from everstep import clock as clocks
@@ -21,7 +30,8 @@ settings.register_profile(
     "suite", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.register_profile("search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000)
-settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS", "suite"))
+settings.register_profile("push", parent=settings.get_profile("suite"), max_examples=40)
+settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if os.environ.get("EVERSTEP_DEEP") else "push"))
 
 _CLOCK = clocks.clock
 
@@ -74,7 +84,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Places]:
     """Where a store may be opened several times: `places.open(**options)`."""
-    home = request.getfixturevalue("place") if request.param == "postgres" else ""
+    home = request.getfixturevalue("emptied") if request.param == "postgres" else ""
     found = Places(request.param, tmp_path, home)
     yield found
     found.close()
@@ -92,6 +102,20 @@ def database(server: Server) -> Iterator[str]:
     url = server.database()
     yield url
     server.drop(url)
+
+
+@pytest.fixture(scope="session")
+def _schema(server: Server, database: str) -> Iterator[Schema]:
+    made = Schema(server, database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def emptied(_schema: Schema) -> Iterator[str]:
+    """The address of an empty store in PostgreSQL, in tables that earlier tests used. Its stores must be closed when it ends."""
+    yield _schema.url()
+    _schema.empty()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A program at a real terminal. Started by `subprocess`, because forking a process that has threads may hang the child before it begins."""
+"""A program at a real terminal. Never forked from this process, which has threads: the child might hang before it begins."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import termios
 from typing import Any
 
+import warm
 from pexpect import EOF, fdpexpect
 
 # The child makes the terminal its own, so that Ctrl-C reaches it as a signal, and becomes the program.
@@ -21,14 +22,23 @@ class Terminal(fdpexpect.fdspawn):  # type: ignore[misc]
     """Talks like `pexpect.spawn`: `expect`, `send`, `before`; `ended` waits for the end and gives the exit code."""
 
     def __init__(
-        self, *command: str, rows: int = 40, columns: int = 100, timeout: float = 60, encoding: str | None = "utf-8", **options: Any
+        self,
+        *command: str,
+        rows: int = 40,
+        columns: int = 100,
+        timeout: float = 60,
+        encoding: str | None = "utf-8",
+        new: bool = False,
+        **options: Any,
     ):
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _BECOME, *command], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, **options
-            )
+            options |= {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
+            if not new and warm.can(command, options.get("env")):
+                self.process = warm.Popen(command, terminal=True, **options)
+            else:
+                self.process = subprocess.Popen([sys.executable, "-c", _BECOME, *command], **options)
         finally:
             os.close(theirs)
         super().__init__(ours, timeout=timeout, encoding=encoding, maxread=65_536)

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,19 @@ DEEP = Size(
     outages=(5.0, 33.0, 120.0, 15.0, 60.0),
     patience=15.0,
 )
+
+_RUNS_A_MINUTE = 500  # that 8 workers drive on two processors while they are broken
+
+
+def within(size: Size, minutes: float) -> Size:
+    """A part of a size that takes about so long: fewer runs, and of the outages only the first ones."""
+    lengths: list[float] = []
+    left = 60 * minutes
+    for length in size.outages:
+        left -= length
+        if left >= 0 or not lengths:
+            lengths.append(length)
+    return replace(size, runs=min(size.runs, max(SHORT.runs, int(_RUNS_A_MINUTE * minutes))), outages=tuple(lengths))
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import killed_agent
 import pytest
+import warm
 
 import everstep
 
@@ -24,7 +25,7 @@ def child(folder: Path, way: str, number: int, when: str) -> subprocess.Complete
     package = str(Path(everstep.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, killed_agent.__file__, str(folder / "s.db"), str(folder / "bill"), way, str(number), when]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    return warm.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def paid(folder: Path) -> Counter[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+import warm
 
 import everstep
 from everstep.backends.sqlite.files import store_file
@@ -38,7 +39,7 @@ with store.run("r", state={"n": -1}) as run:
 
 def write(path: Path, first: int, last: int) -> None:
     """Acknowledged saves of a process that is killed: they are in the WAL."""
-    subprocess.run([sys.executable, "-c", WRITER, str(path), str(first), str(last)], check=True, timeout=60)
+    warm.run([sys.executable, "-c", WRITER, str(path), str(first), str(last)], check=True, timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm
 from terminal import Terminal
 
 import everstep
@@ -86,15 +87,19 @@ class Shop:
         assert called.json["everstep"] == 1
         return called.data
 
-    def pipe(self, *args: str, stdin: str | bytes = "", **more: str) -> Called:
+    def pipe(self, *args: str, stdin: str | bytes = "", new: bool = False, **more: str) -> Called:
+        """In a process of its own; with `new`, in a new interpreter that has nothing imported."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         command = [sys.executable, "-m", "everstep", *map(str, args)]
-        done = subprocess.run(command, cwd=self.folder, env=environment(**more), input=given, capture_output=True, timeout=60)
+        run = subprocess.run if new or Busy.now else warm.run
+        done = run(command, cwd=self.folder, env=environment(**more), input=given, capture_output=True, timeout=60)
         return Called(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def spawn(self, *args: str, columns: int = 100, **more: str) -> Terminal:
         """A command that a person can talk with."""
-        return self.at_terminal(sys.executable, "-m", "everstep", *map(str, args), columns=columns, env=environment(**more))
+        return self.at_terminal(
+            sys.executable, "-m", "everstep", *map(str, args), columns=columns, new=bool(Busy.now), env=environment(**more)
+        )
 
     def at_terminal(self, *command: str, **options: Any) -> Terminal:
         """Any program, in the folder."""
@@ -119,13 +124,20 @@ class Shop:
 
 
 class Busy:
-    """How much of a processor the commands in a block took: other than the time on the wall, it does not grow when others work, too."""
+    """How much of a processor the commands in a block took: other than the time on the wall, it does not grow when others work, too.
+
+    Inside of it, commands run in new interpreters: only the time of our own children is counted.
+    """
+
+    now = 0
 
     def __enter__(self) -> Busy:
+        Busy.now += 1
         self._before = _used()
         return self
 
     def __exit__(self, *_: object) -> None:
+        Busy.now -= 1
         self.seconds = _used() - self._before
 
 

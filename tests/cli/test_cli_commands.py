@@ -102,7 +102,7 @@ def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
 def test_a_command_works_through_a_pipe(name: str, shop: Shop) -> None:
     prepare(shop)
     args, out, err, _ = TABLE[name]
-    called = shop.pipe(name, *args)
+    called = shop.pipe(name, *args, new=True)
     assert called.code == ENDS.get(name, 0), called.out + called.err
     assert re.search(out, called.out), called.out
     assert re.search(err, called.err), called.err

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import warm
 from cli_helpers import Called, Shop, environment
 
 import everstep
@@ -101,7 +102,7 @@ def test_another_input_is_accepted_or_forked_as_it_is_said(flows: Shop) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_a_signal_stopped_is_resumed_as_it_is_said(flows: Shop, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "everstep", "run", "flows.py:slow", "--id", "s"]
-    process = subprocess.Popen(command, cwd=flows.folder, env=environment(), stderr=subprocess.PIPE, text=True)
+    process = warm.Popen(command, cwd=flows.folder, env=environment(), stderr=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
     while not (Path(flows.folder) / ".everstep" / "store.db").exists() or flows.pipe("show", "s").code:
         assert time.monotonic() < limit

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from terminal import Terminal
 
 import everstep
@@ -120,12 +121,12 @@ def waiting(store: Path, folder: Path) -> Path:
 
 def script(folder: Path, *lines: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "everstep", "shell", *options]
-    return subprocess.run(command, input="\n".join(lines) + "\n", cwd=folder, capture_output=True, text=True, timeout=60)
+    return warm.run(command, input="\n".join(lines) + "\n", cwd=folder, capture_output=True, text=True, timeout=60)
 
 
 def at_once(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "everstep", "shell", *options, "-c", text]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, cwd=folder, capture_output=True, text=True, timeout=60)
+    return warm.run(command, stdin=subprocess.DEVNULL, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
 class AtTerminal:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import warm
 from cli_helpers import SGR, Shop, environment, plain
 from screen_helper import Screen
 
@@ -91,7 +92,7 @@ def named(told: list[dict[str, Any]]) -> list[str]:
 
 def start(farm: Shop, *args: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "everstep", "worker", *IMPORT, *args]
-    return subprocess.Popen(command, cwd=farm.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return warm.Popen(command, cwd=farm.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def until(child: subprocess.Popen[str], event: str) -> list[dict[str, Any]]:

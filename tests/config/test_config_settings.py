@@ -217,7 +217,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(text: str, message: str) -> 
 def test_a_misspelt_variable_is_refused_and_others_of_ours_are_not() -> None:
     with pytest.raises(InvalidConfig, match="environment EVERSTEP_STOR: there is no such setting; did you mean EVERSTEP_STORE"):
         load(environ={"EVERSTEP_STOR": "x"})
-    harmless = ("EVERSTEP_RUN", "EVERSTEP_STEP", "EVERSTEP_STEP_KEY", "EVERSTEP_STEP_ATTEMPT", "EVERSTEP_WITH_TARGET", "EVERSTEP_HYPOTHESIS", "EVERSTEP_REQUIRE_CC", "_EVERSTEP_COMPLETE", "PATH")  # fmt: skip
+    harmless = ("EVERSTEP_RUN", "EVERSTEP_STEP", "EVERSTEP_STEP_KEY", "EVERSTEP_STEP_ATTEMPT", "EVERSTEP_WITH_TARGET", "EVERSTEP_DEEP", "EVERSTEP_HYPOTHESIS", "EVERSTEP_REQUIRE_CC", "EVERSTEP_ROTATION", "_EVERSTEP_COMPLETE", "PATH")  # fmt: skip
     assert load(environ=dict.fromkeys(harmless, "x"))["store"] is None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import warm
 from migration_helpers import Frozen
 
 import everstep
@@ -60,7 +61,7 @@ def child() -> Iterator[Child]:
     def start(code: str, *args: object, **variables: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", PREAMBLE + code, *map(str, args)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | variables
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment)
+        process: subprocess.Popen[str] = warm.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment)
         started.append(process)
         return process
 

@@ -1,12 +1,12 @@
 """W1: runs that an outage made fail before can be found and resumed in bulk, in code and on the command line."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 
 import everstep
 from everstep.errors import InvalidArgument, StoreUnreachable
@@ -58,7 +58,7 @@ def test_W1_failed_runs_are_found_by_their_error_and_resumed(store: everstep.Sto
 def test_W1_the_command_line_does_the_same(store: everstep.Store, tmp_path: Path) -> None:
     def call(*words: str) -> Any:
         command = [sys.executable, "-m", "everstep", *words, "--store", str(tmp_path / "s.db"), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = warm.run(command, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["data"]
 
     assert [run["id"] for run in call("runs", "--failed-by", "StoreUnreachable")["runs"]] == ["plain", "wrapped"]

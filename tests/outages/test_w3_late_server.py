@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import warm
 
 import everstep
 from everstep.errors import InvalidArgument, StoreUnreachable
@@ -24,7 +25,7 @@ def late(n):
 
 def worker(url: str, flow: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "everstep", "worker", "--store", url, "--import", str(flow), "--until-idle"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture

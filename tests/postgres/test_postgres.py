@@ -8,5 +8,5 @@ from everstep.testing.conformance import ConformanceSuite, OpenHandle
 
 class TestPostgres(ConformanceSuite):
     @pytest.fixture
-    def open_handle(self, place: str) -> OpenHandle:
-        return lambda: open_backend(place)
+    def open_handle(self, emptied: str) -> OpenHandle:
+        return lambda: open_backend(emptied)

@@ -18,19 +18,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
-import httpx
-import httpx2
-import openai
 import pydantic
 import pydantic_core
 import pytest
-import requests
 
 import everstep
 from everstep.codec.values import encode
 from everstep.errors import InvalidArgument
 from everstep.redact import Redactor
 from everstep.store.journal.failures import error_body, rebuilt
+
+httpx = pytest.importorskip("httpx", reason="needs pip install 'everstep[dev-adapters]'")
+httpx2 = pytest.importorskip("httpx2", reason="needs pip install 'everstep[dev-adapters]'")
+openai = pytest.importorskip("openai", reason="needs pip install 'everstep[dev-adapters]'")
+requests = pytest.importorskip("requests", reason="needs pip install 'everstep[dev-adapters]'")
 
 
 class Crash(BaseException):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import warm
 
 import everstep
 from everstep.testing.postgres import Server
@@ -79,7 +80,7 @@ class World:
         paths = [str(Path(everstep.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         command = [sys.executable, str(WORKER), json.dumps({"store": self.url, "place": self.place, "n": n, **asked})]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        process: subprocess.Popen[str] = warm.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self._started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from upkeep_helpers import everything, fingerprint, good, grow, many_bases, states, stored
@@ -348,7 +349,7 @@ def test_writers_in_other_processes(tmp_path: Path) -> None:
     path = str(tmp_path / "s.db")
     store = everstep.open(path)
     programs = [WRITER.format(tests=str(Path(__file__).parent), name=f"p{n}", path=path, turns=150) for n in range(2)]
-    writers = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for program in programs]
+    writers = [warm.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for program in programs]
     for writer in writers:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "begun\n"

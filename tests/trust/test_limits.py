@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
+import warm
 
 import everstep
 from everstep.errors import LeaseHeld
@@ -131,7 +132,7 @@ def processes(tmp_path: Path) -> Iterator[Callable[[int, Callable[[int], str]], 
     def start(count: int, run_of: Callable[[int], str]) -> list[int]:
         for i in range(count):
             command = [sys.executable, "-c", CHILD, str(tmp_path / "s.db"), f"p{i}", run_of(i), "10"]
-            started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment))
+            started.append(warm.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=environment))
         for process in started:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

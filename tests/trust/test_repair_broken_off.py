@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 import pytest
+import warm
 
 import everstep
 from everstep.backends.sqlite.recovery import damaged, rebuild
@@ -90,7 +91,7 @@ def test_a_repair_that_is_killed_leaves_no_store_or_a_whole_one(
         if isinstance(owner, type)
         else f"importlib.import_module({owner.__name__!r})"
     )
-    done = subprocess.run([sys.executable, "-c", KILLED, where, name, str(nth), str(int(after)), str(source), str(target)], timeout=60)
+    done = warm.run([sys.executable, "-c", KILLED, where, name, str(nth), str(int(after)), str(source), str(target)], timeout=60)
     assert done.returncode == -signal.SIGKILL, "it was not killed: this proves nothing"
     others = {path.name for path in tmp_path.iterdir()} - {"s.db", "new.db"}
     assert all(name.startswith(".new.db.") for name in others), others
@@ -183,7 +184,7 @@ def test_S8_doctor_names_what_a_killed_repair_left_and_says_how_to_remove_it(
     owner, _, name = where.partition(".")
     module = {"Pages": "sqlite.recovery.pages", "SqliteBuilder": "sqlite.recovery.rebuild"}[owner]
     code = f"from everstep.backends.{module} import {owner}\n" + KILLED
-    killed = subprocess.run([sys.executable, "-c", code, owner, name, "1", "0", str(source), str(tmp_path / "t.db")], check=False)
+    killed = warm.run([sys.executable, "-c", code, owner, name, "1", "0", str(source), str(tmp_path / "t.db")], check=False)
     assert killed.returncode == -signal.SIGKILL
     left = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".t.db."))
     assert any(name.endswith("-image") for name in left) == copies

@@ -14,7 +14,7 @@ import everstep
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store may be opened, by many processes."""
-    return str(tmp_path / "store.db") if request.param == "sqlite" else request.getfixturevalue("place")
+    return str(tmp_path / "store.db") if request.param == "sqlite" else request.getfixturevalue("emptied")
 
 
 @pytest.fixture

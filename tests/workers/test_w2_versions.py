@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 import worker_programs
 from worker_helpers import Hand, Notes
 
@@ -144,7 +144,7 @@ def test_W2_stranded_runs_are_listed_with_the_reason(url: str, store: everstep.S
     assert found["unheard"].reason == "no live worker of queue 'default' has the workflow 'unheard'"
     assert found["elsewhere"].reason == "no live worker serves queue 'other'"
     command = [sys.executable, "-m", "everstep", "queues", "--store", url, "--stranded", "--json"]
-    said = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+    said = json.loads(warm.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
     assert {one["run"] for one in said["data"]} == found.keys()
     store.pause("driven")
     store.cancel("unheard")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 import worker_programs
 from worker_helpers import Hand, Notes, Working
 
@@ -117,7 +118,7 @@ def test_W8_inside_a_run_it_is_one_step_and_a_crash_makes_no_second_run(store: e
 def test_W8_the_command_reads_lines_and_enqueues_all_or_none(url: str, store: everstep.Store) -> None:
     def enqueue(lines: str, *more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "everstep", "enqueue", "--store", url, "--batch", *more]
-        return subprocess.run(command, input=lines, capture_output=True, text=True, timeout=60, check=False)
+        return warm.run(command, input=lines, capture_output=True, text=True, timeout=60, check=False)
 
     good = '{"workflow": "count", "args": [1], "id": "a"}\n\n{"args": [2], "queue": "other"}\n'
     done = enqueue(good, "count", "--queue", "lines")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from test_yaml_shell import alive
 
 import everstep
@@ -50,7 +51,7 @@ class Place:
         paths = os.pathsep.join([package, str(HERE)])
         environment = os.environ | {"PYTHONPATH": paths, "NOTES": str(self.folder / "notes")}
         command = [sys.executable, "-c", PROGRAM, how]
-        return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        return warm.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
     def finish(self, how: str) -> list[str]:
         child = self.run(how)

@@ -17,7 +17,16 @@ FILE = "everstep.toml"
 PROJECT = "pyproject.toml"
 PREFIX = "EVERSTEP_"
 # Variables that are not settings: those of a shell step in a YAML workflow, and those of this project's own tests.
-NO_SETTINGS = ("EVERSTEP_RUN", "EVERSTEP_STEP", "EVERSTEP_STEP_KEY", "EVERSTEP_STEP_ATTEMPT", "EVERSTEP_HYPOTHESIS", "EVERSTEP_REQUIRE_CC")
+NO_SETTINGS = (
+    "EVERSTEP_RUN",
+    "EVERSTEP_STEP",
+    "EVERSTEP_STEP_KEY",
+    "EVERSTEP_STEP_ATTEMPT",
+    "EVERSTEP_DEEP",
+    "EVERSTEP_HYPOTHESIS",
+    "EVERSTEP_REQUIRE_CC",
+    "EVERSTEP_ROTATION",
+)
 _WITH = "EVERSTEP_WITH_"
 
 

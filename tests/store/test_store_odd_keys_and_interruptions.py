@@ -1,4 +1,4 @@
-"""What an enemy's reading of the store found: each of these was wrong once."""
+"""States with unusual keys, damaged rows, and work that is cancelled or interrupted halfway."""
 
 from __future__ import annotations
 

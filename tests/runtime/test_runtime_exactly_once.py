@@ -1,4 +1,4 @@
-"""The edges of the runtime: where a record could be lost, a finished step run again, or something wrong be given back."""
+"""No record is lost, no finished step runs again and nothing wrong is returned: failed commits, races, shared keys, forged journals."""
 
 from __future__ import annotations
 
