@@ -195,7 +195,7 @@ def test_decorated_inline_partial_and_method_are_all_named_after_the_function(st
 
 def test_a_function_without_a_name_needs_one(store: everstep.Store, d: Driver) -> None:
     async def body(run: Any) -> Any:
-        with pytest.raises(InvalidArgument, match="no name"):
+        with pytest.raises(InvalidArgument, match="no usable name"):
             await run.step(lambda: 1)
         return await run.step("one", lambda: 1)
 

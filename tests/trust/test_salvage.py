@@ -164,7 +164,11 @@ def test_a_record_that_one_way_of_reading_finds_and_another_cannot_read_is_passe
             raise Damaged("unreadable")
         return original(self, run, first, last, **options)
 
+    def locate(self: SqliteBackend, *where: Any, **options: Any) -> Any:
+        raise Damaged("unreadable")
+
     monkeypatch.setattr(SqliteBackend, "records", records)
+    monkeypatch.setattr(SqliteBackend, "locate", locate)
     reads = _counted(monkeypatch)
     with everstep.open(path) as store, pytest.raises(Damaged):
         store.load("r", newest_good=True)

@@ -160,7 +160,7 @@ def test_a_run_that_kills_five_workers_goes_to_dead_letter_and_the_others_go_on(
     assert said["deaths"] == 5
     out = deadly.wait(60)
     assert (out.status, type(out.error)) == ("failed", WorkerDied)
-    assert "5 processes died" in str(out.error)
+    assert "5 processes in a row died" in str(out.error)
     assert "dead-letter" in store.get(deadly.id).tags
     for other in others:
         assert len(other.wait(60).unwrap()) == 2
