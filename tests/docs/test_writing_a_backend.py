@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import everstep
 from everstep.backends import contract
 from everstep.backends.contract.capability import CAPABILITIES, methods
 from everstep.backends.contract.core import Backend, Core
 from everstep.backends.registry import _OWN, GROUP
 from everstep.testing import conformance
 
-PAGE = (Path(everstep.__file__).parents[2] / "docs" / "writing-a-backend.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-backend.md").read_text()
 PROTOCOLS: tuple[type, ...] = (Core, *CAPABILITIES)
 MOST_OF_CORE = 12
 
