@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 TESTS = Path(__file__).parent
 WEIGHTS: dict[str, float] = json.loads((TESTS / "weights.json").read_text())
@@ -40,6 +41,11 @@ def rotation() -> int:
 def third_of(name: str) -> int:
     """The third that a test belongs to: always the same for the same name."""
     return zlib.crc32(name.encode()) % THIRDS
+
+
+def examples(suite: int) -> int:
+    """How many examples a property gets that has its own number in the profile `suite`: fewer on a push, more in a search."""
+    return max(10, suite * settings().max_examples // 100)
 
 
 def file_of(item: pytest.Item) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 
@@ -13,6 +14,7 @@ from everstep.backends.contract.queues import Limits
 from everstep.cli import exit_codes
 from everstep.queues.enqueue import limits_of
 from everstep.testing.clock import FakeClock
+from everstep.testing.waiting import until
 
 IMPORT = ("--import", str(PROGRAMS))
 KEY = "sk-abcdefghijklmnopqrstuvwx"
@@ -269,3 +271,26 @@ def test_enqueue_makes_a_store_and_the_others_do_not(empty: Shop) -> None:
     empty.call("enqueue", "hello", *IMPORT).ok()
     assert empty.path.is_file()
     assert json.loads(empty.call("queues", "--json").ok().out)["data"][0]["ready"] == 1
+
+
+def test_live_workers_are_listed_with_their_queues(empty: Shop) -> None:
+    empty.call("init").ok()
+    assert empty.json("workers") == []
+    assert "everstep worker --import" in empty.call("workers").ok().err
+    with empty.open() as store:
+        worker = store.worker(queues=["mail", "shop"], concurrency=3)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            (found,) = until(lambda: empty.json("workers"))
+            assert (found["pid"], found["queues"], found["concurrency"], found["runs"]) == (os.getpid(), ["mail", "shop"], 3, [])
+            head, row = empty.call("workers", "--queue", "shop").ok().lines
+            assert head.split()[:4] == ["WORKER", "HOST", "PID", "QUEUES"]
+            assert f" {os.getpid()} " in row
+            assert "mail, shop" in row
+            assert "0 of 3" in row
+            assert empty.json("workers", "--queue", "other") == []
+        finally:
+            worker.stop()
+            thread.join()
+    assert empty.json("workers") == []

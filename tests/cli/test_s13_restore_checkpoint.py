@@ -11,6 +11,7 @@ import pytest
 from cli_helpers import Shop
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from pace import examples
 
 import everstep
 from everstep.codec.values import encode
@@ -66,14 +67,14 @@ words = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(states)
 def test_S13_exact_json_is_the_value(state: Any) -> None:
     assert encode(from_json(exact(state))) == encode(state)
     assert encode(reconciled(state, as_json(state))) == encode(state)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(words)
 def test_S13_a_script_gets_back_the_json_that_it_saved(value: Any) -> None:
     try:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from pace import examples
 
 from everstep.codec.values import Decoder, encode
 from everstep.snapshot.delta import apply
@@ -271,4 +272,4 @@ class BigLives(RuleBasedStateMachine):
 
 
 TestBigLives = BigLives.TestCase
-TestBigLives.settings = settings(max_examples=40, stateful_step_count=25)
+TestBigLives.settings = settings(max_examples=examples(40), stateful_step_count=25)

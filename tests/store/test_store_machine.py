@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule
+from pace import examples
 
 import everstep
 from everstep.backends.memory import data as memory
@@ -279,6 +280,6 @@ class SqliteHistories(Histories):
 
 
 TestMemoryHistories = MemoryHistories.TestCase
-TestMemoryHistories.settings = settings(max_examples=80, stateful_step_count=40)
+TestMemoryHistories.settings = settings(max_examples=examples(80), stateful_step_count=40)
 TestSqliteHistories = SqliteHistories.TestCase
-TestSqliteHistories.settings = settings(max_examples=40, stateful_step_count=35)
+TestSqliteHistories.settings = settings(max_examples=examples(40), stateful_step_count=35)

@@ -6,7 +6,7 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everstep.backends.sqlite.recovery.carve import Carver
@@ -113,6 +113,7 @@ def test_noise_has_cells_to_read() -> None:
     """Without them the test above would test nothing."""
     read: list[bool] = []
 
+    @settings(max_examples=100)
     @given(pages_of_noise())
     def look(page: tuple[bytes, bool]) -> None:
         kind, starts = places(*page)

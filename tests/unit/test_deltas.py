@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pace import examples
 
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import Decoder, encode
@@ -83,7 +84,7 @@ def fresh(value: Any) -> Any:
     return Decoder().decode(encode(value))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(edited())
 @example(({1: "a"}, {True: "a"}))
 @example(([0.0], [-0.0]))
@@ -96,7 +97,7 @@ def test_a_difference_applied_to_the_old_gives_the_new(pair: tuple[Any, Any]) ->
     assert encode(apply(fresh(old), stored)) == encode(new)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(edited())
 def test_the_changes_between_two_values_patch_one_into_the_other(pair: tuple[Any, Any]) -> None:
     old, new = pair
@@ -104,7 +105,7 @@ def test_the_changes_between_two_values_patch_one_into_the_other(pair: tuple[Any
     assert encode(patch(fresh(old), changes)) == encode(new)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(VALUES)
 def test_the_same_value_has_no_difference(value: Any) -> None:
     ops: list[Any] = []
@@ -113,7 +114,7 @@ def test_the_same_value_has_no_difference(value: Any) -> None:
     assert between(fresh(value), fresh(value)) == []
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(edited(), min_size=1, max_size=4))
 def test_a_shadow_finds_every_change_of_a_plain_part(pairs: list[tuple[Any, Any]]) -> None:
     now = fresh(pairs[0][0])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import examples
 
 from everstep.codec.values import Decoder, encode
 from everstep.snapshot import align
@@ -55,7 +56,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(values, values)
 def test_S13_changes_applied_to_the_old_give_the_new(old: Any, new: Any) -> None:
     found = between(old, new)
@@ -63,7 +64,7 @@ def test_S13_changes_applied_to_the_old_give_the_new(old: Any, new: Any) -> None
     assert bool(found) == (encode(old) != encode(new))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
 def test_S13_a_list_is_told_with_the_fewest_changes(old: list[str], new: list[str]) -> None:
     assert len(between(old, new)) == levenshtein(old, new)

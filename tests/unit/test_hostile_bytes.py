@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ormsgpack import Ext, packb
+from pace import examples
 
 from everstep.codec.values import Decoder, decode, encode
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame, EverstepError, LimitExceeded, StoreClosed
@@ -202,13 +203,13 @@ def test_huge_numbers_in_small_bytes_are_cheap() -> None:
             refused(raw)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.binary(max_size=200))
 def test_noise_is_a_value_or_damage(raw: bytes) -> None:
     refused(raw)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(EXTENSIONS), st.binary(max_size=60))
 def test_noise_in_an_extension_is_a_value_or_damage(tag: int, raw: bytes) -> None:
     refused(extension(tag, raw))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import examples
 
 import everstep
 from everstep.errors import BadAnswer, InvalidArgument
@@ -107,7 +108,7 @@ def differs(pattern: str, text: str) -> bool:
     return compiled(pattern)(text, Steps(PATTERN_STEPS)) != (re.search(pattern, text) is not None)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(_patterns, st.text(st.sampled_from("abA \n"), max_size=7))
 def test_S8_the_verdict_is_that_of_re_for_any_pattern(pattern: str, text: str) -> None:
     assert not differs(pattern, text)
