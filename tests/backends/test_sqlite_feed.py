@@ -482,7 +482,7 @@ def test_a_letter_that_is_no_frame_is_found_by_the_full_check(tmp_path: Path) ->
     before = {problem.where for problem in verify(backend, "full").problems}
     backend.post(Letter.make(row.key, "bad", None, 1, b"\xff no frame"), "r0")
     assert verify(backend, "records").ok
-    assert {problem.where for problem in verify(backend, "full").problems} - before == {"run r0, letter bad"}
+    assert {problem.where for problem in verify(backend, "full").problems} - before == {"run r0, message bad"}
     backend.close()
 
 
