@@ -450,12 +450,12 @@ def with_letter(path: Path) -> tuple[SqliteBackend, RunRow]:
 @pytest.mark.parametrize(
     ("statement", "where"),
     [
-        ("UPDATE letters SET body = x'0100'", "run r0, letter answer"),
-        ("UPDATE letters SET due = 8", "run r0, letter answer"),
-        ("UPDATE letters SET due = NULL", "run r0, letter answer"),
-        ("UPDATE letters SET name = 'cancel'", "run r0, letter cancel"),
-        ("UPDATE letters SET at = at + 1", "run r0, letter answer"),
-        ("UPDATE letters SET key = zeroblob(16)", "run r0, letter answer"),
+        ("UPDATE letters SET body = x'0100'", "run r0, message answer"),
+        ("UPDATE letters SET due = 8", "run r0, message answer"),
+        ("UPDATE letters SET due = NULL", "run r0, message answer"),
+        ("UPDATE letters SET name = 'cancel'", "run r0, message cancel"),
+        ("UPDATE letters SET at = at + 1", "run r0, message answer"),
+        ("UPDATE letters SET key = zeroblob(16)", "run r0, message answer"),
         ("DELETE FROM letters", "manifest"),
         ("INSERT INTO letters SELECT run, 'twin', due, at, key, body, \"check\" FROM letters", "manifest"),
     ],
@@ -473,7 +473,7 @@ def test_a_letter_of_another_run_is_found_though_its_check_is_right(tmp_path: Pa
     backend.commit(Commit(other := new_run("other"), None))
     backend.commit(next_commit(other))
     ask(tmp_path / "s.db", "UPDATE letters SET run = 2")
-    assert "run other, letter answer" in [problem.where for problem in verify(backend, "quick").problems]
+    assert "run other, message answer" in [problem.where for problem in verify(backend, "quick").problems]
     backend.close()
 
 
@@ -482,7 +482,7 @@ def test_a_letter_that_is_no_frame_is_found_by_the_full_check(tmp_path: Path) ->
     before = {problem.where for problem in verify(backend, "full").problems}
     backend.post(Letter.make(row.key, "bad", None, 1, b"\xff no frame"), "r0")
     assert verify(backend, "records").ok
-    assert {problem.where for problem in verify(backend, "full").problems} - before == {"run r0, letter bad"}
+    assert {problem.where for problem in verify(backend, "full").problems} - before == {"run r0, message bad"}
     backend.close()
 
 

@@ -154,4 +154,4 @@ def test_S10_a_person_who_asks_for_the_last_run_is_told_which_one_that_is(waitin
     child.expect_exact("Did you mean order-12? [y/N]")
     child.sendline("y")
     assert child.ended() == 0
-    assert "order-12@t is order-12@1" in plain(child.before)
+    assert "order-12@t now names order-12@1" in plain(child.before)
