@@ -116,7 +116,7 @@ def test_a_delta_that_fits_nothing_is_found(places: Any) -> None:
     assert len(found) == 3
     assert "a delta does not fit the snapshot below it" in found[0]
     assert found[1] == "its body is not a delta"
-    assert "no value" in found[2]
+    assert "not a valid value" in found[2]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ TREES: dict[str, tuple[Saved, str]] = {
     "an index that is none": (chunked("l", 3, 1, LEAF), "not an index"),
     "an index of something else": (chunked("l", 3, 1, packb([["a", 3]])), "not an index"),
     "a text that is none": (chunked("s", 2, 0, b"\xff\xfe"), "not UTF-8"),
-    "a value that is none": (chunked("v", 1, 0, b"\xc1"), "no value"),
+    "a value that is none": (chunked("v", 1, 0, b"\xc1"), "not a valid value"),
     "bytes that are too short": (chunked("b", 3, 0, b"ab"), "its content has another number"),
 }
 

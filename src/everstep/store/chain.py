@@ -114,10 +114,10 @@ class Chain:
         self.add(STATUS, packb({"status": status.value, **about}))
 
     def start(self, **about: Any) -> None:
-        """Add the first record. It repeats the run's key, and a fork's family, so that its records can be proved if the row is lost."""
+        """Add the first record. It repeats the run's key and id, and a fork's family, so that its records can be proved if the row is lost."""
         row = self._row
         family = {"family": row.family} if row.family != row.key else {}
-        self.add(START, packb({"key": row.key, **family, **about}))
+        self.add(START, packb({"key": row.key, "id": row.id, **family, **about}))
 
     def commit(self, **changes: Any) -> Commit:
         row = self._row

@@ -273,7 +273,7 @@ _KINDS: dict[str, tuple[type[AnyEntry], Callable[[list[Any]], bool]]] = {
 ENTRY_KINDS = frozenset(_KINDS)
 _UNKNOWN: tuple[type[AnyEntry], Callable[[list[Any]], bool]] = (EventEntry, lambda body: False)
 _SAYS: dict[str, Callable[[Any], bool]] = {
-    "key": _some_bytes, "family": _some_bytes, "parent_key": _some_bytes, "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
+    "key": _some_bytes, "id": _a_text, "family": _some_bytes, "parent_key": _some_bytes, "status": _a_text, "reason": _a_text, "workflow": _a_text, "definition": _a_text, "version": _a_text, "parent": _a_text, "steps": _names,
     "failures": _a_count, "saves": _a_count, "number": _a_count, "seconds": _a_number, "until": _a_time, "retry_at": _a_time,
     "used": lambda value: type(value) is list and len(value) == 4 and all(map(_a_number, value)),
     "result": _a_result, "input": _a_result, "edits": _edits, "error": lambda value: type(value) is dict,

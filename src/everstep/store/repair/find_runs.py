@@ -79,8 +79,12 @@ class Finder(Shape):
         beside = self._beside(place)
         if row is not None:
             return self._gathered(place, row.id, row, sure, beside)
-        found = (self._gathered(place, name, None, False, beside) for name in self.wreck.names(place))
-        return next((run for run in found if run is not None), None)
+        for name in self.wreck.names(place):
+            found = self._gathered(place, name, None, False, beside)
+            if found is not None:  # its first record proves its id; the name of a damaged row proves nothing
+                told = found.recovered.row.id
+                return found if told == name else self._gathered(place, told, None, False, beside)
+        return None
 
     def _row(self, place: int) -> tuple[RunRow | None, bool]:
         """Return the newest row that its digest proves, and whether it is the current one of the store."""
@@ -192,7 +196,7 @@ def _newer_row(row: RunRow | None, run: str, key: bytes, records: dict[int, Reco
         return replace(row, epoch=epoch, worker=None, since=0, updated_at=max(newest, row.updated_at))
     said = said_in(records[1])
     return RunRow(
-        run, key, said.get("family", key), said.get("workflow"), None, (), None, None, said.get("parent"), said.get("number", 0), records[1].at,
+        said.get("id") or run, key, said.get("family", key), said.get("workflow"), None, (), None, None, said.get("parent"), said.get("number", 0), records[1].at,
         Status.RUNNING.value, newest, 0, ZERO, 0, sum(len(r.body or b"") for r in records.values()), epoch, None, 0,
     )  # fmt: skip
 

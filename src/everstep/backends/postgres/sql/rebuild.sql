@@ -7,7 +7,7 @@ INSERT INTO {schema}.runs VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
 -- name: record
 -- A record.
 INSERT INTO {schema}.records (run, seq, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- name: tag
 -- A tag of a checkpoint.
