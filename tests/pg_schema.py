@@ -50,6 +50,8 @@ class Schema:
         return f"{self._database}{'&' if '?' in self._database else '?'}schema={name}"
 
     def _make(self) -> None:
+        if self._connection.closed:  # a test ended all connections of the server
+            self._connection = psycopg.connect(self._database, autocommit=True)
         self._name = name = f"s_{new_id().lower()}".replace("-", "_")
         everstep.open(self._url(name)).close()
         self._uses = 0
