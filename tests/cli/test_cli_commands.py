@@ -24,7 +24,7 @@ IMPORT = ("--import", str(PROGRAMS))
 TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "init": ((), r"\A\Z", r"Already exists: .*store\.db", r"Already exists: "),
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
-    "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago)  chat, prod  a chat"),
+    "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago) +chat, prod  a chat"),
     "show": (("loop",), rf"loop@6 +manual  {ISO}  add#5 +turn 6", r"\A\Z", r"loop@3 .* half +turn 3"),
     "log": (("done",), rf"{ISO}  ✓ price#1  attempt 2  ", r"\A\Z", r"\d\d:\d\d:\d\d\.\d{3}  ✓ price#1  attempt 2  "),
     "state": (("loop@2", "messages[1].content"), r'\A"message 2"\n\Z', r"\A\Z", r'\A"message 2"\n\Z'),
