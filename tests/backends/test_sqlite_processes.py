@@ -57,12 +57,11 @@ def test_sixteen_processes_write_sixteen_runs(tmp_path: Path, child: Child) -> N
 def kill_after(process: "subprocess.Popen[str]", lines: int) -> int:
     """Kill -9 after so many saves returned, and say which was the last that did."""
     assert process.stdout is not None
-    for _ in range(lines):
-        assert process.stdout.readline()
+    read = [int(process.stdout.readline()) for _ in range(lines)]
     process.kill()
     rest = process.stdout.read().split("\n")
     process.wait()
-    return max([lines, *(int(word) for word in rest[:-1] if word)])
+    return max([*read, *(int(word) for word in rest[:-1] if word)])
 
 
 @pytest.mark.parametrize("saves", [1, 5, 9, 12, 30, 400])
