@@ -32,6 +32,7 @@ from everstep.store.views import Checkpoint, Page, RunInfo
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
+    from everstep.store.attached import Attached
     from everstep.store.events.event import Event
     from everstep.store.gates import Gate
     from everstep.store.journal.steps import Step
@@ -136,6 +137,13 @@ class BaseStore:
         row, number = resolve(self.backend, ref)
         record = reading.checkpoint_record(self.backend, row, number)
         return query.with_tags_and_marks(self.backend, row, [record])[0]
+
+    def attached(self, run_id: str, number: int | None = None, *, prefix: str | None = None) -> list[Attached]:
+        """Return the entries attached to a checkpoint, or to any of the run, whose names begin with `prefix`; in the order of attaching."""
+        need(self.backend, Index)
+        from everstep.store.attached import list_attached
+
+        return list_attached(self.backend, find_run(self.backend, run_id), number, prefix)
 
     def diff(self, a: str, b: str) -> list[Change]:
         """Return the changes from the state of one ref to that of another, by path."""

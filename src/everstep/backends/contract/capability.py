@@ -83,6 +83,7 @@ class Partial:
 
 _CERTAIN: dict[str, Any] = {
     "letters": lambda run: [],
+    "attached": lambda run, address="": [],
     "tags": lambda run, first=None, last=None: [],
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],

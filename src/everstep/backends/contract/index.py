@@ -10,7 +10,7 @@ from everstep.records import Record, Tag
 
 
 class Index(Protocol):
-    """Keeps tags, and lists checkpoints without reading their bodies."""
+    """Keeps tags, and finds checkpoints and the entries that are attached to them."""
 
     def tag(self, tag: Tag, run: str) -> None:
         """Add a tag to a checkpoint; an existing one stays unchanged. Needs no lease. NotFound if the run was deleted."""
@@ -26,3 +26,6 @@ class Index(Protocol):
 
     def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
         """Return the digests of those records that exist, by seq."""
+
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        """Return the records of the kind `attached` whose note begins with `address`, in order of seq, with bodies. Found by an index."""

@@ -177,6 +177,12 @@ class MemoryBackend:
             found = [replace(r, body=None) for r in stored if entry is not None and fits_checkpoint(self._tagged(entry, r), query)]
         return _page(found, query, [record.number for record in found])
 
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        data = self._open()
+        with data.lock:
+            stored = data.runs[run].records if run in data.runs else []
+            return [replace(r) for r in stored if r.kind == Kind.ATTACHED and str(r.note).startswith(address)]
+
     def _tagged(self, run: Run, record: Record) -> Record:
         later = tuple(name for name, number in run.tags if number == record.number)
         return replace(record, tags=record.tags + later)

@@ -138,6 +138,9 @@ class PostgresBackend:
         self._check_open()
         return list_checkpoints(self._readers, self._address.schema, run, query)
 
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        return [record_from(run, row) for row in self._rows("attached", run, address, address + "\U0010ffff")]
+
     def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
         return dict(self._rows("digests", run, list(seqs)))
 

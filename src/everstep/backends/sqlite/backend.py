@@ -35,7 +35,7 @@ from everstep.backends.sqlite.files import os_fork
 from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
-from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
+from everstep.backends.sqlite.listing import find_checkpoint, list_attached, list_checkpoints, list_runs, locate
 from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
@@ -140,6 +140,11 @@ class SqliteBackend:
         self._check_open()
         with self._reader.snapshot() as cursor:
             return list_checkpoints(cursor, run, query)
+
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_attached(cursor, run, address)
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         self._check_open()

@@ -137,6 +137,18 @@ def _count(cursor: apsw.Cursor, one: _Filter) -> int:
     return int(count)
 
 
+def list_attached(cursor: apsw.Cursor, run: str, address: str) -> list[Record]:
+    """List entries that are attached to checkpoints. If the index does not exist yet, there is none."""
+    pk = find(cursor, run)
+    try:
+        found = [] if pk is None else cursor.execute(SQL["attached"], (pk, address, address + "\U0010ffff")).fetchall()
+    except apsw.SQLError as error:
+        if "no such index" not in str(error):
+            raise
+        return []
+    return [record_from(run, values) for values in found]
+
+
 _COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body"
 _HAS_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = ? AND g.name = ? AND g.number = r.number)"
 _HAS_META = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type = ? AND j.atom IS ?)"

@@ -26,6 +26,7 @@ from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.files.parts import (  # fmt: skip
+    ATTACHED,
     CHUNKS,
     FACTS,
     FEED,
@@ -219,6 +220,8 @@ class Transaction:
             self._records.append(record_values(pk, record))
             if record.tags and record.kind == Kind.CHECKPOINT:
                 self._tag_record(pk, commit.run, record)
+            elif record.kind == Kind.ATTACHED:
+                self.need(ATTACHED)
         if commit.chunks:
             self._add_chunks(commit.run.family, commit.chunks)
         if commit.read or commit.letters:

@@ -52,6 +52,12 @@ SELECT spot.seq, (
 FROM {schema}.records spot WHERE spot.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND spot.kind = 'checkpoint' AND spot.number = %s
 ORDER BY spot.seq LIMIT 1
 
+-- name: attached
+-- The entries of a run that are attached to checkpoints, with addresses between two.
+SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
+FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.kind = 'attached' AND r.note >= %s AND r.note < %s
+ORDER BY r.seq
+
 -- name: digests
 -- The digests that prove some records and all before them.
 SELECT seq, digest FROM {schema}.records WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND seq = ANY (%s::bigint[])

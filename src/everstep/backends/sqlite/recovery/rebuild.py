@@ -95,6 +95,8 @@ class SqliteBuilder:
         for name in ("workflow", "session", "parent", "note"):
             if getattr(row, name) is not None and not self._made & PARTS[f"{name}s"].bit:
                 self._made = sqlite_format.make(self._connection, PARTS[f"{name}s"], self._made)
+        if any(record.kind == Kind.ATTACHED for record in records) and not self._made & PARTS["attached"].bit:
+            self._made = sqlite_format.make(self._connection, PARTS["attached"], self._made)
         self._write("create", [(place, *run_values(row))])
         self._write("add_record", (record_values(place, record) for record in records))
         self._write("add_tag", ((place, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))

@@ -40,6 +40,11 @@ ORDER BY id DESC LIMIT ?
 SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records
 WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
 
+-- name: attached
+-- The entries of a run that are attached to checkpoints, with addresses between two.
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records INDEXED BY records_attached
+WHERE kind = 'attached' AND id >> 31 = ? AND note >= ? AND note < ? ORDER BY id
+
 -- name: pk_and_head
 -- The key of a run, and the length of its chain.
 SELECT pk, head_seq FROM runs WHERE id = ?

@@ -247,3 +247,8 @@ CREATE INDEX runs_parent ON runs (parent, pk) WHERE parent IS NOT NULL;
 -- Created with the first run that has a note.
 
 CREATE INDEX runs_note ON runs (pk, note) WHERE note IS NOT NULL;
+
+-- part: attached
+-- Created with the first entry that is attached to a checkpoint.
+
+CREATE INDEX records_attached ON records (id >> 31, note) WHERE kind = 'attached';
