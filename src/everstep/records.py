@@ -3,7 +3,7 @@
     digest(record) = S(digest of the record before, header, H(body), H(labels))        H = SHA-256
     check(run row) = S(every field of the row)
     check(tag)     = S(every field of the tag)
-    check(letter)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties (facts)
+    check(message)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties (facts)
     manifest       = sum of all these checks, modulo 2**256
 
 The chain proves a run's history even after bodies were pruned; the row's head digest reveals a cut-off
@@ -269,7 +269,7 @@ def tag_check(key: bytes, name: str, number: int, at: int, seal: Seal = unkeyed)
     return seal(packb([key, name, number, at]))
 
 
-class Letter(Shape, frozen=True):
+class Message(Shape, frozen=True):
     """A message to a run, and the time at which it wakes up the run (`due`; None: it does not). `body` is a frame.
 
     Any process may post one; the run removes it after reading it. `key` is the run's key, so that no message reaches another run.
@@ -283,7 +283,7 @@ class Letter(Shape, frozen=True):
     check: bytes
 
     @classmethod
-    def make(cls, key: bytes, name: str, due: int | None, at: int, body: bytes, seal: Seal = unkeyed) -> Letter:
+    def make(cls, key: bytes, name: str, due: int | None, at: int, body: bytes, seal: Seal = unkeyed) -> Message:
         return cls(key, name, due, at, body, seal(packb([key, name, due, at, body])))
 
     def digest(self, seal: Seal = unkeyed) -> bytes:

@@ -236,9 +236,9 @@ def test_an_old_file_under_a_newer_wal_is_refused(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "from everstep.backends.sqlite.backend import SqliteBackend\n"
-        "from everstep.testing.rows import new_letter\n"
+        "from everstep.testing.rows import new_message\n"
         "backend = SqliteBackend(sys.argv[1])\n"
-        "backend.post(new_letter(backend.run('r')), 'r')\n"
+        "backend.post(new_message(backend.run('r')), 'r')\n"
         "os._exit(0)\n"
     )
     path = tmp_path / "s.db"
@@ -258,6 +258,6 @@ def test_an_old_file_under_a_newer_wal_is_refused(tmp_path: Path) -> None:
     path.write_bytes(newer)  # another file by its times, but the right one
     Path(f"{path}-wal").write_bytes(wal)
     backend = SqliteBackend(path)
-    assert len(backend.letters("r")) == 1
+    assert len(backend.messages("r")) == 1
     assert len(backend.records("r", 0, 99)) == 2
     backend.close()

@@ -55,7 +55,7 @@ class Array:
 
 
 PARTS = {
-    "chunks": 1, "run_tags": 2, "run_meta": 2, "tags": 4, "letters": 8, "feed": 16, "pruned": 32, "bases": 32, "tombstones": 64, "facts": 128,
+    "chunks": 1, "run_tags": 2, "run_meta": 2, "tags": 4, "messages": 8, "feed": 16, "pruned": 32, "bases": 32, "tombstones": 64, "facts": 128,
     "tasks": 256, "starts": 256, "ticks": 256,
 }  # fmt: skip
 
@@ -259,7 +259,7 @@ class Store:
         facts = self.table("facts")
         for fact in facts:
             assert sha256(pack([fact["name"], fact["value"]])).digest() == fact["check"]
-        parts = [*runs, *tags, *self.table("letters"), *marks, *bases, *tombstones, *facts]
+        parts = [*runs, *tags, *self.table("messages"), *marks, *bases, *tombstones, *facts]
         total = sum(int.from_bytes(part["check"], "big") for part in parts) % 2**256
         forgotten = [pk for fact in facts if fact["name"].startswith("deleted:") for pk in listed(fact["value"])]
         assert sorted([*(part["pk"] for part in [*runs, *tombstones]), *forgotten]) == list(range(1, manifest["next"]))

@@ -16,7 +16,7 @@ from everstep.ids import new_id
 from everstep.testing.postgres import Server
 
 TABLES = (
-    "format", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "letters", "pruned", "bases", "tombstones", "facts", "workers",
+    "format", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "messages", "pruned", "bases", "tombstones", "facts", "workers",
     "feed_new", "feed", "counters", "feed_end", "manifest",
 )  # fmt: skip
 

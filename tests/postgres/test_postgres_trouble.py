@@ -16,7 +16,7 @@ from everstep.records import ZERO, Pruned, RunRow, record_fault
 from everstep.testing.conformance.reclaim import cut
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.postgres import Server
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 create, advance = Suite.create, Suite.advance
 
@@ -46,7 +46,7 @@ def test_a_commit_whose_wire_is_cut_happens_once(backend: Backend, wire: Proxy, 
     row = create(backend, "r", checkpoints=1)
     for n in range(5):
         wire.cut = where
-        row = advance(backend, row, bytes([n]), tags=(f"t{n}",), letters=(new_letter(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
+        row = advance(backend, row, bytes([n]), tags=(f"t{n}",), messages=(new_message(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
     assert wire.cuts == 5
     prove(backend, row)
     assert [record.body for record in backend.records("r", 2, 9)] == [bytes([n]) for n in range(5)]
@@ -104,7 +104,7 @@ def test_a_whole_batch_is_settled(backend: Backend, wire: Proxy, where: str) -> 
 def test_everything_else_that_writes_is_done_once_as_well(backend: Backend, wire: Proxy, where: str) -> None:
     row = create(backend, "r", checkpoints=3)
     wire.cut = where
-    assert backend.post(new_letter(row, "a"), "r") is True
+    assert backend.post(new_message(row, "a"), "r") is True
     wire.cut = where
     row = backend.acquire("r", new_worker())
     assert row.epoch == 1
@@ -187,7 +187,7 @@ def test_a_commit_is_one_round_trip_and_so_are_many(backend: Backend, wire: Prox
     row = create(backend, "r", checkpoints=1)
     before = wire.requests
     for n in range(10):
-        row = advance(backend, row, b"x", tags=("t",), letters=(new_letter(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
+        row = advance(backend, row, b"x", tags=("t",), messages=(new_message(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
     assert wire.requests == before + 10
     assert backend._writer._lock.take(backend)  # type: ignore[attr-defined]
     left = threading.Semaphore(0)
@@ -302,7 +302,7 @@ def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_
 
 def wanted(name: str) -> Commit:
     row = new_run(name, status="queued", workflow="w")
-    return Commit(row, None, letters=[new_letter(row, START, 1)], task=Task("q"))
+    return Commit(row, None, messages=[new_message(row, START, 1)], task=Task("q"))
 
 
 def test_W8_hundreds_of_runs_are_created_in_one_round_trip(backend: Backend, wire: Proxy) -> None:

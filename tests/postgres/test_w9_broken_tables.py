@@ -19,7 +19,7 @@ from harness.faults.machine.api_calls import uses
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 SINGLE = ["format", "counters", "feed_end", "manifest"]
 TABLES = [
-    *SINGLE, "runs", "run_tags", "run_meta", "records", "chunks", "tags", "letters", "pruned", "bases", "tombstones", "facts", "workers", "tasks",
+    *SINGLE, "runs", "run_tags", "run_meta", "records", "chunks", "tags", "messages", "pruned", "bases", "tombstones", "facts", "workers", "tasks",
     "orders", "starts", "ticks", "feed_new", "feed",
 ]  # fmt: skip
 DAMAGES = {

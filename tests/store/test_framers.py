@@ -191,7 +191,7 @@ def _plain_frames(path: Path, folder: Path | None) -> None:
     connection = apsw.Connection(str(path))
     parts.attach(connection)
     frames = connection.execute(
-        "SELECT body FROM records WHERE body IS NOT NULL UNION ALL SELECT frame FROM chunks UNION ALL SELECT body FROM letters "
+        "SELECT body FROM records WHERE body IS NOT NULL UNION ALL SELECT frame FROM chunks UNION ALL SELECT body FROM messages "
         "UNION ALL SELECT body FROM bases"
     ).fetchall()
     schedules = connection.execute("SELECT value FROM facts WHERE name LIKE 'schedule:%'").fetchall()

@@ -15,7 +15,7 @@ import everstep
 from everstep.backends.contract.queues import Place, Task
 from everstep.records import RunRow, Status
 from everstep.store.queue_entries import restore_entries
-from everstep.testing.queued import beginning, ending, enqueue, letter, take
+from everstep.testing.queued import beginning, ending, enqueue, message, take
 from everstep.testing.rows import new_worker
 
 HOUR = 3_600_000_000
@@ -78,7 +78,7 @@ def complaints(store: everstep.Store) -> list[str]:
 def one_of_everything(store: everstep.Store) -> dict[str, Place | None]:
     """Runs in all the ways in which one can wait in a queue, or not wait any more."""
     backend = store.backend
-    for name, status, letters in (
+    for name, status, messages in (
         ("succeeded", Status.SUCCEEDED, ()),
         ("failed", Status.FAILED, ()),
         ("cancelled", Status.CANCELLED, ()),
@@ -88,11 +88,11 @@ def one_of_everything(store: everstep.Store) -> dict[str, Place | None]:
     ):
         enqueue(backend, name, Task("q", 1, "key", f"once {name}"))
         row = begun(store, name)
-        backend.commit(ending(row, status, tuple(letter(row, n, HOUR) for n in letters)))
+        backend.commit(ending(row, status, tuple(message(row, n, HOUR) for n in messages)))
     enqueue(backend, "paused", Task("q"))
     row = backend.run("paused")
     assert row is not None
-    backend.post(letter(row, "pause", None), "paused")
+    backend.post(message(row, "pause", None), "paused")
     enqueue(backend, "given back")
     backend.release(begun(store, "given back"))
     enqueue(backend, "held", Task("q", 5))

@@ -48,14 +48,14 @@ def test_rows_of_every_size_are_read_from_the_pages_as_they_were_written(page_si
 def test_rows_of_tables_without_rowid_are_read_from_inner_pages_too(page_size: int, tmp_path: Path) -> None:
     rng = random.Random(1)
     rows = [
-        (1 + i % 7, f"letter {i}", i or None, i, rng.randbytes(16), rng.randbytes(rng.choice((9, 2000))), rng.randbytes(32))
+        (1 + i % 7, f"message {i}", i or None, i, rng.randbytes(16), rng.randbytes(rng.choice((9, 2000))), rng.randbytes(32))
         for i in range(500)
     ]
     script = "CREATE TABLE t (run INTEGER, name TEXT, due INTEGER, at INTEGER, key BLOB, body BLOB, c BLOB, PRIMARY KEY (run, name)) WITHOUT ROWID"
     database(tmp_path / "a.db", page_size, script, rows)
     pages = Pages(str(tmp_path / "a.db"), str(tmp_path / "p"))
     carver = Carver(pages)
-    found = {values for run in range(1, 8) for live, values in carver.rows("letters", run) if live}
+    found = {values for run in range(1, 8) for live, values in carver.rows("messages", run) if live}
     assert found == set(rows)
     pages.close()
 

@@ -93,7 +93,7 @@ def test_a_store_that_is_whole_comes_out_the_same(kind: int, made: tuple[Path, P
     assert done.ok
     assert done.lost == []
     assert "nothing was lost" in str(done)
-    tables = ("runs", "records", "tags", "letters", "pruned", "bases", "tombstones", "feed", "run_tags", "run_meta")
+    tables = ("runs", "records", "tags", "messages", "pruned", "bases", "tombstones", "feed", "run_tags", "run_meta")
     everstep.open(source, accept_older=True).close()  # merges the WAL, so that SQLite shows all of it
     for table in tables:
         assert query(target, f"SELECT * FROM {table} ORDER BY 1, 2") == query(source, f"SELECT * FROM {table} ORDER BY 1, 2"), table
@@ -280,7 +280,7 @@ def flip(path: Path, table: str, column: str, where: str) -> None:
     ("runs", ("id", "key", "note", "meta", "created_at", "head_seq", "head_digest", "checkpoints", "epoch", "check"), "pk = 1"),
     ("records", ("kind", "epoch", "at", "number", "note", "meta", "own", "labels", "digest", "body"), "id = (SELECT id FROM records WHERE kind = 'checkpoint' AND id >> 31 = 1 AND number = 8)"),
     ("tags", ("at", "key", "check"), "run = 1 AND number = 7"),
-    ("letters", ("at", "body", "check"), "run = (SELECT pk FROM runs WHERE id = 'waits')"),
+    ("messages", ("at", "body", "check"), "run = (SELECT pk FROM runs WHERE id = 'waits')"),
     ("pruned", ("freed", "check"), "1"),
     ("tombstones", ("id", "family", "head_seq", "check"), "1"),
 ])  # fmt: skip
@@ -394,7 +394,7 @@ def test_a_step_whose_result_is_lost_pauses_the_run_and_runs_again_only_when_it_
     with everstep.open(target) as store:
         assert store.get("waits").status == "waiting"
         assert store.wake() == []  # an answer lies there, but it is paused
-        assert "repaired" in str(store.backend.letters("waits"))
+        assert "repaired" in str(store.backend.messages("waits"))
         assert store.resume("waits").unwrap()["answer"] == "no"
         assert store.verify("full").ok
 
@@ -578,7 +578,7 @@ def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monke
             run.checkpoint()
     monkeypatch.setattr(SqliteWreck, "places", lambda self, deep: [1, 2])
     monkeypatch.setattr(SqliteWreck, "tombstones", lambda self, deep: [])
-    for name in ("rows", "records", "tags", "letters", "pruned", "bases"):
+    for name in ("rows", "records", "tags", "messages", "pruned", "bases"):
         original = getattr(SqliteWreck, name)
         monkeypatch.setattr(SqliteWreck, name, lambda self, place, *rest, original=original: original(self, 2, *rest))
     done, target = fixed(path)
@@ -620,14 +620,14 @@ def test_what_was_read_or_replaced_does_not_come_back_from_older_versions(tmp_pa
         store.answer("w", "editor", "yes")
         store.pause("w", "wait")
         store.resume("w")
-        names = {letter.name for letter in store.backend.letters("w")}
+        names = {message.name for message in store.backend.messages("w")}
         copy(path, killed)
     assert Path(f"{killed}-wal").read_bytes().count(b"pause") > 1, "nothing is left of it: this proves nothing"
     unprove(killed)
     done, target = fixed(killed)
     assert {loss.what for loss in done.lost} == {"manifest"}
     with everstep.open(target) as store:
-        assert {letter.name for letter in store.backend.letters("w")} == names
+        assert {message.name for message in store.backend.messages("w")} == names
         assert "pause" not in names
         assert store.get_retention() == everstep.Retention(keep_last=5)
         assert set(store.backend.facts()) == {"retention"}
@@ -761,7 +761,7 @@ def test_the_sample_has_what_it_should_have(made: tuple[Path, Path, Truth]) -> N
         "small-0": "succeeded", "small-1": "succeeded", "small-2": "succeeded", "queued": "queued", "taken": "queued", "done": "succeeded",
     }  # fmt: skip
     assert truth["pruned"].pruned
-    assert truth["waits"].letters
+    assert truth["waits"].messages
     assert query(made[0], "SELECT count(*) FROM tasks") == [(2,)]
     assert query(made[0], "SELECT count(*) FROM bases")[0][0]
     assert query(made[0], "SELECT count(*) FROM records WHERE kind = 'base'")[0][0] > 10

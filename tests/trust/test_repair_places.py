@@ -11,7 +11,7 @@ import pytest
 import everstep
 from everstep.backends.contract.queues import LIMITS, Limits, Place, Task
 from everstep.records import Status
-from everstep.testing.queued import beginning, ending, enqueue, letter, take
+from everstep.testing.queued import beginning, ending, enqueue, message, take
 from everstep.testing.rows import new_worker
 
 HOUR = 3_600_000_000
@@ -38,9 +38,9 @@ def made(tmp_path: Path) -> tuple[Path, dict[str, Place]]:
             if name == "done":
                 backend.commit(ending(row))
             elif name in ("failed", "retried"):
-                backend.commit(ending(row, Status.FAILED, (letter(row, "retry", HOUR),) if name == "retried" else ()))
+                backend.commit(ending(row, Status.FAILED, (message(row, "retry", HOUR),) if name == "retried" else ()))
             elif name == "asleep":
-                backend.commit(ending(row, Status.WAITING, (letter(row, "timer:sleep#0", HOUR),)))
+                backend.commit(ending(row, Status.WAITING, (message(row, "timer:sleep#0", HOUR),)))
         enqueue(backend, "later", Task("other", -1, None, "once"), HOUR)
         enqueue(backend, "deleted", Task("q"))
         store.delete("deleted")

@@ -93,7 +93,7 @@ def test_W7_a_wait_times_out_and_a_replay_gives_the_same(store: everstep.Store, 
     assert forked.unwrap()[:2] == ["queued", None]
     row = store.backend.run("parent")
     assert row is not None
-    assert store.backend.letters("parent") == []
+    assert store.backend.messages("parent") == []
 
 
 def test_W7_a_lost_wake_up_is_made_up_for(store: everstep.Store, hands: Start, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,17 +136,17 @@ class Hands:
 
     def end(self, name: str, how: str, due: bool) -> None:
         row = self._row(name)
-        letters = (queued.letter(row, how, 0 if due else _NEVER),) if how in ("timer", "retry") else ()
+        messages = (queued.message(row, how, 0 if due else _NEVER),) if how in ("timer", "retry") else ()
         status = {"timer": "waiting", "retry": "failed"}.get(how, how)
-        commit = queued.ending(row, Status(status), letters)
+        commit = queued.ending(row, Status(status), messages)
         commit.read = ("timer", "retry", "answer")
         self.backend.commit(commit)
 
     def give_back(self, name: str) -> None:
         self.backend.release(self._row(name))
 
-    def letter(self, name: str) -> None:
-        self.backend.post(queued.letter(self._row(name), "answer"), name)
+    def message(self, name: str) -> None:
+        self.backend.post(queued.message(self._row(name), "answer"), name)
 
     def free(self) -> int:
         freed: int = self.backend.free()

@@ -127,10 +127,10 @@ class QueueRules(RuleBasedStateMachine):
     @precondition(lambda self: self.jobs)
     @rule(pick=PICK)
     @guarded
-    def a_letter_comes(self, pick: int) -> None:
+    def a_message_comes(self, pick: int) -> None:
         name = self._job(pick, held=False)
         if name is not None and self.jobs[name].status in ("waiting", "queued"):
-            self._do("letter", name)
+            self._do("message", name)
             self.jobs[name].ready = True
             self.check_places()
 

@@ -18,7 +18,7 @@ from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
 from everstep.fields import Shape, field
 from everstep.ids import check_id, check_tag, new_id
 from everstep.queues import awaiting
-from everstep.records import Letter, RunRow, Status
+from everstep.records import Message, RunRow, Status
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.engine import owner
@@ -232,7 +232,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
+    commit.messages = [Message.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 

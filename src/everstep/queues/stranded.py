@@ -64,18 +64,18 @@ def _queued(backend: Backend, alive: set[str]) -> Iterator[_Candidate]:
 
 
 def _is_paused(backend: Backend, place: Place) -> bool:
-    return place.ready is None and any(letter.name == "pause" for letter in backend.letters(place.run))
+    return place.ready is None and any(message.name == "pause" for message in backend.messages(place.run))
 
 
 def _outside(backend: Backend) -> Iterator[_Candidate]:
     """Yield the runs of workflows outside of queues that need a worker: now, or when their wait ends."""
-    failed = {run for run in backend.due(_LAST, outside=True) if any(letter.name == "retry" for letter in backend.letters(run))}
+    failed = {run for run in backend.due(_LAST, outside=True) if any(message.name == "retry" for message in backend.messages(run))}
     rows = [row for status in (Status.RUNNING, Status.WAITING) for _, row in backend.runs(Query(status=status.value))]
     rows += [row for run in sorted(failed) if (row := backend.run(run)) is not None and row.status == Status.FAILED]
     for row in rows:
         if row.workflow is None or backend.place(row.id) is not None or backend.holder(row) is not None:
             continue
-        if row.status != Status.WAITING or not any(letter.name == "pause" for letter in backend.letters(row.id)):
+        if row.status != Status.WAITING or not any(message.name == "pause" for message in backend.messages(row.id)):
             yield _Candidate(row, None)
 
 

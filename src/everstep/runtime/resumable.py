@@ -72,7 +72,7 @@ def _waits(store: Host, row: RunRow) -> str | None:
 
 def _has_news(backend: Backend, row: RunRow, now: int) -> bool:
     """Whether an answer or a time that a run, or one of its children, waits for has come."""
-    if any(letter.due is not None and letter.due <= now for letter in backend.letters(row.id)):
+    if any(message.due is not None and message.due <= now for message in backend.messages(row.id)):
         return True
     children = backend.runs(Query(parent=row.id, status=Status.WAITING))
     return any(child.parent_number == CHILD and _has_news(backend, child, now) for _, child in children)

@@ -12,7 +12,7 @@ from everstep.backends.contract.core import Backend, Commit, Query
 from everstep.backends.contract.queues import Place, Task, settled, task_of
 from everstep.errors import Conflict, Damaged, LostLease
 from everstep.fields import Shape
-from everstep.records import Kind, Letter, Record, RunRow, Status
+from everstep.records import Kind, Message, Record, RunRow, Status
 from everstep.store.journal.entries import said_in
 from everstep.store.load import unproved
 
@@ -26,7 +26,7 @@ class QueuedRun(Shape, frozen=True):
     """A run and its queue entry at one moment."""
 
     row: RunRow
-    letters: list[Letter]
+    messages: list[Message]
     task: Task | None
     place: Place | None
     reopened: bool
@@ -65,10 +65,10 @@ class QueuedRun(Shape, frozen=True):
         if self.row.status == Status.RUNNING:
             return True
         # A message that was due when it was posted may be claimed at once, whatever its sender's clock said.
-        return ready == due or (ready < due and any(letter.due == due <= letter.at for letter in self.letters))
+        return ready == due or (ready < due and any(message.due == due <= message.at for message in self.messages))
 
     def _times(self) -> list[tuple[str, int | None]]:
-        return [(letter.name, letter.due) for letter in self.letters]
+        return [(message.name, message.due) for message in self.messages]
 
 
 def read_entry(backend: Backend, run: str) -> QueuedRun | None:
@@ -78,11 +78,11 @@ def read_entry(backend: Backend, run: str) -> QueuedRun | None:
         if row is None or row.digest(backend.seal) != row.check:
             return None
         task = task_in(unproved(backend, run, 1, 1))
-        letters, place = backend.letters(run), backend.place(run)
+        messages, place = backend.messages(run), backend.place(run)
         reopened = task is not None and place is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
-        if now is not None and now.check == row.check and backend.letters(run) == letters:
-            return QueuedRun(row, letters, task, place, reopened)
+        if now is not None and now.check == row.check and backend.messages(run) == messages:
+            return QueuedRun(row, messages, task, place, reopened)
     return None
 
 

@@ -74,7 +74,7 @@ class Partial:
 
     def commit(self, commit: Commit, *others: Commit) -> Committed:
         for one in (commit, *others):
-            if one.letters and "post" in self._refused:
+            if one.messages and "post" in self._refused:
                 raise _missing(self._backend, Mailbox)
             if one.task is not None and "claim" in self._refused:
                 raise _missing(self._backend, Queues)
@@ -82,7 +82,7 @@ class Partial:
 
 
 _CERTAIN: dict[str, Any] = {
-    "letters": lambda run: [],
+    "messages": lambda run: [],
     "tags": lambda run, first=None, last=None: [],
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everstep.errors import Damaged
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow, Status, Worker
+from everstep.records import Message, RunRow, Status, Worker
 
 if TYPE_CHECKING:
     from everstep.backends.contract.types import Commit
@@ -181,7 +181,7 @@ class Room(Shape):
 ENDED, FAILED = "ended", "failed"
 
 
-def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) -> tuple[str | None, int | None]:
+def settled(row: RunRow, messages: Iterable[tuple[str, int | None]], now: int) -> tuple[str | None, int | None]:
     """Return the state of a run's queue entry, given the names and times of its messages.
 
     ("ended" or "failed", None) if the entry is removed, otherwise (None, the time at which it is ready). Only its retry makes a failed
@@ -191,7 +191,7 @@ def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) ->
         return ENDED, None
     if row.worker is not None:
         return None, None
-    waiting = list(letters)
+    waiting = list(messages)
     dues = [due for name, due in waiting if due is not None and (row.status != Status.FAILED or name == "retry")]
     if any(name == "pause" for name, _ in waiting):
         return None, None
@@ -214,12 +214,12 @@ def gather(
     return found
 
 
-def placed(row: RunRow, letters: Iterable[Letter], task: Task, once: set[tuple[str, str]], now: int) -> Place | None:
+def placed(row: RunRow, messages: Iterable[Message], task: Task, once: set[tuple[str, str]], now: int) -> Place | None:
     """Return the queue entry of a run in a store that is being rebuilt; None if the run has ended.
 
     Of two duplicates, only the first one noted in `once` keeps its `dedupe`.
     """
-    gone, ready = settled(row, [(letter.name, letter.due) for letter in letters], now)
+    gone, ready = settled(row, [(message.name, message.due) for message in messages], now)
     if gone is not None:
         return None
     if task.dedupe is not None and (task.queue, task.dedupe) in once:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from everstep.backends.contract.queues import Task
 from everstep.fields import Shape, field
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone
 
 Entry = tuple[int, int, int]
 
@@ -69,7 +69,7 @@ class Wreck(Protocol):
     def tag_names(self, place: int) -> list[tuple[str, int]]:
         """Return the names and checkpoints of tags as an index has them: without proof, to report what is lost."""
 
-    def letters(self, place: int, deep: bool) -> list[Letter]:
+    def messages(self, place: int, deep: bool) -> list[Message]:
         """Return the messages of a run, only live ones: the run may have read an older one since."""
 
     def pruned(self, place: int, deep: bool) -> list[Pruned]:
@@ -103,7 +103,7 @@ class Builder(Protocol):
     private: str
 
     def run(
-        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], messages: Iterable[Message], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
         """Add a run with all its rows. With `task` it gets a queue entry, unless it has ended; a `dedupe` counts for one run only."""

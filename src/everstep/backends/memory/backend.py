@@ -27,7 +27,7 @@ from everstep.records import (
     ZERO,
     Base,
     Kind,
-    Letter,
+    Message,
     Opener,
     Pruned,
     Record,
@@ -79,20 +79,20 @@ class MemoryBackend:
         run.records.extend(replace(record) for record in commit.records)
         tags = [tag for tag in _tags_of(commit, self.seal) if (tag.name, tag.number) not in run.tags]
         self._keep_chunks(row.family, commit.chunks)
-        letters = _letters_after(run.letters, commit)
-        minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
-        plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
+        messages = _messages_after(run.messages, commit)
+        minus = [*([] if was is None else [was.check]), *(message.check for message in run.messages.values())]
+        plus = [row.check, *(tag.check for tag in tags), *(message.check for message in messages.values())]
         total = shift(data.total, minus, plus)
         del data.feed[data.fed :]
         data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
         run.tags.update({(tag.name, tag.number): tag for tag in tags})
-        data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
+        data.runs[row.id], data.total, data.last, run.row, run.messages, data.fed = run, total, row.id, row, messages, len(data.feed)
         data.writes += 1
         if commit.task is not None:
             twin = self._twin(commit.task)
             run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
         data.queues.settle(run)
-        return len(letters)
+        return len(messages)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self._data.writes + 1
@@ -206,24 +206,24 @@ class MemoryBackend:
                 raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
             self._add_tag(entry, tag)
 
-    def post(self, letter: Letter, run: str) -> bool:
+    def post(self, message: Message, run: str) -> bool:
         data = self._open()
         with data.lock:
             entry = self._existing(run)
-            if entry.row.key != letter.key:
-                raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
-            if letter.name in entry.letters:
+            if entry.row.key != message.key:
+                raise NotFound(f"the message {message.name!r} is for a deleted run {run!r}; another run has its id now")
+            if message.name in entry.messages:
                 return False
-            total = shift(data.total, [], [letter.check])
-            entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
+            total = shift(data.total, [], [message.check])
+            entry.messages, data.total, data.writes = {**entry.messages, message.name: message}, total, data.writes + 1
             if entry.row.worker is None:  # otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway
                 data.queues.settle(entry)
             return True
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         data = self._open()
         with data.lock:
-            return [letter for _, letter in sorted(data.runs[run].letters.items())] if run in data.runs else []
+            return [message for _, message in sorted(data.runs[run].messages.items())] if run in data.runs else []
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         data = self._open()
@@ -232,9 +232,9 @@ class MemoryBackend:
                 (min(times), run.place, run.row.id)
                 for run in data.runs.values()
                 if run.row.status in (Status.WAITING, Status.FAILED)
-                and "pause" not in run.letters
+                and "pause" not in run.messages
                 and not (outside and run.waiting is not None)
-                and (times := [letter.due for letter in run.letters.values() if letter.due is not None and letter.due <= now])
+                and (times := [message.due for message in run.messages.values() if message.due is not None and message.due <= now])
             ]
         return [name for _, _, name in sorted(ready)[:limit]]
 
@@ -332,7 +332,7 @@ class MemoryBackend:
                 "runs": len(data.runs),
                 "records": len(records),
                 "chunks": len(data.chunks),
-                "letters": sum(len(run.letters) for run in data.runs.values()),
+                "messages": sum(len(run.messages) for run in data.runs.values()),
                 "record_bytes": sum(len(record.body or b"") for record in records),
                 "chunk_bytes": sum(len(frame) for frame, _ in data.chunks.values()),
                 "file_bytes": 0,
@@ -566,13 +566,13 @@ def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
     return [found[i] for _, i in ordered[: query.limit]]
 
 
-def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Letter]:
+def _messages_after(messages: dict[str, Message], commit: Commit) -> dict[str, Message]:
     """Return the messages of a run after a commit removed some and posted others."""
-    if not commit.read and not commit.letters:
-        return letters
-    left = {name: letter for name, letter in letters.items() if name not in commit.read}
-    for letter in commit.letters:
-        left.setdefault(letter.name, letter)
+    if not commit.read and not commit.messages:
+        return messages
+    left = {name: message for name, message in messages.items() if name not in commit.read}
+    for message in commit.messages:
+        left.setdefault(message.name, message)
     return left
 
 

@@ -10,7 +10,7 @@ from everstep.backends.contract.core import Commit
 from everstep.backends.memory.queues import MemoryQueues, Waiting
 from everstep.errors import WrongSeal
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, shift
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, shift
 from everstep.threads.guard import WRITER, Guard
 
 K = TypeVar("K")
@@ -24,7 +24,7 @@ class Run(Shape):
     row: RunRow
     records: list[Record] = field(default_factory=list)
     tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
-    letters: dict[str, Letter] = field(default_factory=dict)
+    messages: dict[str, Message] = field(default_factory=dict)
     pruned: Pruned | None = None
     bases: dict[int, Base] = field(default_factory=dict)
     waiting: Waiting | None = None
@@ -32,7 +32,7 @@ class Run(Shape):
     def checks(self) -> list[bytes]:
         """Return the checks of this run in the manifest."""
         mark = [] if self.pruned is None else [self.pruned.check]
-        others = [*(tag.check for tag in self.tags.values()), *(letter.check for letter in self.letters.values())]
+        others = [*(tag.check for tag in self.tags.values()), *(message.check for message in self.messages.values())]
         return [self.row.check, *mark, *others, *(base.check for base in self.bases.values())]
 
 
@@ -76,7 +76,7 @@ def data_of(name: str | None, seal: Seal) -> Data:
     return found
 
 
-_CHANGED = ("row", "letters", "pruned", "bases")  # parts of a run that a commit replaces and never changes in place
+_CHANGED = ("row", "messages", "pruned", "bases")  # parts of a run that a commit replaces and never changes in place
 
 
 class Before:

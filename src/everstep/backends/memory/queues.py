@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from everstep import clock as clocks
 from everstep.backends.contract.queues import ENDED, LIMITS, Claim, Depth, Limits, Place, Room, Task, settled
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow
+from everstep.records import Message, RunRow
 
 _MINUTE = 60_000_000
 _TICKS = ("claimed", "ended", "failed", "deaths")
@@ -33,7 +33,7 @@ class Entry(Protocol):
     """A run of the store, as this module uses it."""
 
     row: RunRow
-    letters: dict[str, Letter]
+    messages: dict[str, Message]
     waiting: Waiting | None
 
 
@@ -50,7 +50,7 @@ class MemoryQueues:
         if run.waiting is None:
             return
         now = clocks.clock.now_us()
-        gone, ready = settled(run.row, [(letter.name, letter.due) for letter in run.letters.values()], now)
+        gone, ready = settled(run.row, [(message.name, message.due) for message in run.messages.values()], now)
         if gone is not None:
             self._tick(run.waiting.task.queue, "ended" if gone == ENDED else "failed")
             run.waiting = None

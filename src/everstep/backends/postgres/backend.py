@@ -42,7 +42,7 @@ from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
 from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.records import Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 
 _LAST = 2**63 - 1
 
@@ -160,18 +160,18 @@ class PostgresBackend:
         self._check_open()
         return self._writer.call(operation)
 
-    def post(self, letter: Letter, run: str) -> bool:
-        values = (run, letter.key, letter.name, letter.due, letter.at, letter.body, letter.check)
+    def post(self, message: Message, run: str) -> bool:
+        values = (run, message.key, message.name, message.due, message.at, message.body, message.check)
         sql, bucket = self._writer.sql["post"], self._writer.bucket
         code = self._write(lambda connection, again: execute(connection, sql, (bucket, again, *values))[0][0])
         if code == 2:
             raise NotFound(f"there is no run {run!r}")
         if code == 3:
-            raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
+            raise NotFound(f"the message {message.name!r} is for a deleted run {run!r}; another run has its id now")
         return code == 0
 
-    def letters(self, run: str) -> list[Letter]:
-        return [Letter(*row) for row in self._rows("letters", run)]
+    def messages(self, run: str) -> list[Message]:
+        return [Message(*row) for row in self._rows("messages", run)]
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         return [str(name) for (name,) in self._rows("due", now, outside, limit)]
@@ -227,7 +227,7 @@ class PostgresBackend:
 
     def stats(self) -> dict[str, int]:
         ((*counts,),) = self._rows("stats")
-        names = ("runs", "records", "chunks", "letters", "record_bytes", "chunk_bytes")
+        names = ("runs", "records", "chunks", "messages", "record_bytes", "chunk_bytes")
         return {**dict(zip(names, counts, strict=True)), "file_bytes": self._size()}
 
     def _size(self) -> int:

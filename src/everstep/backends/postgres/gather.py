@@ -13,7 +13,7 @@ from everstep.backends.contract.types import Gathered
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import pruned_from, record_from, run_from
 from everstep.errors import Damaged
-from everstep.records import Base, Letter, RunRow, Tag
+from everstep.records import Base, Message, RunRow, Tag
 
 T = TypeVar("T")
 _MOST_BYTES = 32_768
@@ -29,7 +29,7 @@ def gather(readers: Readers, page: Sequence[tuple[int, RunRow]], heads: bool) ->
         _chunks(readers, list({row.family for _, row in page}), out)
         out.parents.update(parent for (parent,) in readers.rows("parents_of", [row.id for _, row in page]))
     _fill(out.tags, reading.each("tags_of", lambda _, values: Tag(*values)))
-    _fill(out.letters, reading.each("letters_of", lambda _, values: Letter(*values)))
+    _fill(out.messages, reading.each("messages_of", lambda _, values: Message(*values)))
     out.marks.update(reading.each("marks_of", pruned_from))
     _fill(out.bases, reading.each("bases_of", lambda _, values: Base(*values)))
     if heads:

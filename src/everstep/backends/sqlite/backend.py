@@ -42,7 +42,7 @@ from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import SEALED, Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.records import SEALED, Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
 
@@ -157,14 +157,14 @@ class SqliteBackend:
         self._check_open()
         self._writer.call(_tag, (tag, run))
 
-    def post(self, letter: Letter, run: str) -> bool:
+    def post(self, message: Message, run: str) -> bool:
         self._check_open()
-        new: bool = self._writer.call(_post, (letter, run))
+        new: bool = self._writer.call(_post, (message, run))
         return new
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         self._check_open()
-        return self._reader.letters(run)
+        return self._reader.messages(run)
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         self._check_open()
@@ -407,12 +407,12 @@ def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
     transaction.add_tag(pk, seq, tag)
 
 
-def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
-    letter, run = asked
+def _post(transaction: Transaction, asked: tuple[Message, str]) -> bool:
+    message, run = asked
     pk, row = transaction.existing(run)
-    if row.key != letter.key:
-        raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
-    if not transaction.add_letter(pk, letter):
+    if row.key != message.key:
+        raise NotFound(f"the message {message.name!r} is for a deleted run {run!r}; another run has its id now")
+    if not transaction.add_message(pk, message):
         return False
     if row.worker is None:  # otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway
         transaction.settle(pk, row)

@@ -13,7 +13,7 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.contract.types import Gathered
-from everstep.backends.sqlite.rows import base_from, letter_from, pruned_from, record_from, tag_from
+from everstep.backends.sqlite.rows import base_from, message_from, pruned_from, record_from, tag_from
 from everstep.errors import Damaged
 from everstep.records import RunRow
 
@@ -40,7 +40,7 @@ def heads(cursor: apsw.Cursor, page: Sequence[tuple[int, RunRow]]) -> Gathered:
         return found
 
     _fill(out.tags, each("tags_of", tag_from))
-    _fill(out.letters, each("letters_of", letter_from))
+    _fill(out.messages, each("messages_of", message_from))
     _fill(out.bases, each("bases_of", base_from))
     _fill(out.records, each("heads_of", record_from))
     out.marks.update(each("marks_of", pruned_from))

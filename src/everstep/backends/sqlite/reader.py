@@ -21,7 +21,7 @@ from everstep.backends.sqlite.files import parts
 from everstep.backends.sqlite.rows import (  # fmt: skip
     base_from,
     fact_from,
-    letter_from,
+    message_from,
     newest_run,
     pruned_from,
     record_from,
@@ -30,7 +30,7 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     worker_from,
 )
 from everstep.errors import Damaged, DamagedRecord, WrongSeal
-from everstep.records import SEALED, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, unkeyed
+from everstep.records import SEALED, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
 _BEGIN, _SCHEMA_VERSION = SQL["begin"], SQL["schema_version"]
@@ -164,11 +164,11 @@ class Reader:
             between = (pk, 0 if first is None else first, MAX_SEQ if last is None else last)
             return sorted((tag_from(run, values) for values in cursor.execute(SQL["tags_between"], between)), key=_by_name)
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         with self.snapshot() as cursor:
             pk = find(cursor, run)
             self._agreement.prove_rows(cursor)
-            return [] if pk is None else [letter_from(run, values) for values in cursor.execute(SQL["letters"], (pk,))]
+            return [] if pk is None else [message_from(run, values) for values in cursor.execute(SQL["messages"], (pk,))]
 
     def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
         with self.snapshot() as cursor:
@@ -198,13 +198,13 @@ class Reader:
             runs = _numbers(cursor, "count_runs")
             records = _numbers(cursor, "count_records")
             chunks = _numbers(cursor, "count_chunks")
-            letters = _numbers(cursor, "count_all_letters")
+            messages = _numbers(cursor, "count_all_messages")
         files = (Path(self._path), Path(self._path + "-wal"))
         return {
             "runs": runs[0],
             "records": records[0],
             "chunks": chunks[0],
-            "letters": letters[0],
+            "messages": messages[0],
             "record_bytes": records[1],
             "chunk_bytes": chunks[1],
             "file_bytes": sum(file.stat().st_size for file in files if file.exists()),

@@ -12,7 +12,7 @@ from everstep.backends.columns import pack_ranges, pack_tags, unpack_ranges, unp
 from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.heads import refuse_stale
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check
 
 Values = tuple[Any, ...]
 
@@ -44,7 +44,7 @@ _RECORD = Columns(
     _INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_BYTES, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES
 )  # fmt: skip
 _TAG = Columns(_BYTES, _TEXT, _INT, _INT, _BYTES)
-_LETTER = Columns(_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
+_MESSAGE = Columns(_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
 _PRUNED = Columns(_BYTES, _BYTES, _INT, _INT, _BYTES, _BYTES)
 _BASE = Columns(_BYTES, _INT, _INT, _BYTES, _BYTES)
 _TOMBSTONE = Columns(_INT, _TEXT, _BYTES, _BYTES, _INT, _INT, _INT, _BYTES, _INT, _BYTES)
@@ -111,14 +111,14 @@ def tag_from(run: str, values: Values) -> Tag:
     return Tag(*values)
 
 
-def letter_from(run: str, values: Values) -> Letter:
-    if not _LETTER.fit(values):
+def message_from(run: str, values: Values) -> Message:
+    if not _MESSAGE.fit(values):
         raise DamagedRun(f"a message of run {run!r} is damaged: a column has the wrong type")
-    return Letter(*values)
+    return Message(*values)
 
 
-def letter_values(pk: int, letter: Letter) -> Values:
-    return (pk, letter.name, letter.due, letter.at, letter.key, letter.body, letter.check)
+def message_values(pk: int, message: Message) -> Values:
+    return (pk, message.name, message.due, message.at, message.key, message.body, message.check)
 
 
 def pruned_from(run: str, values: Values) -> Pruned:

@@ -145,7 +145,7 @@ class Saves:
         made = Checkpoint(record)
         if asked_for(record.own):
             self.resume_point = record.number
-        self._attempt.letters.look_after_commit()
+        self._attempt.messages.look_after_commit()
         self._attempt.fire("after_checkpoint", checkpoint=made)
         return made
 

@@ -27,10 +27,10 @@ from everstep.errors import (
     NotFound,
     UnknownWorkflow,
 )
-from everstep.records import CHILD, Kind, Letter, RunRow, Status
+from everstep.records import CHILD, Kind, Message, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.engine.finish import wake_caller
-from everstep.runtime.engine.letters import verified as verified_letter
+from everstep.runtime.engine.messages import verified as verified_message
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.engine_store import Host
 from everstep.runtime.outcome import Outcome
@@ -52,7 +52,7 @@ def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, earl
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
-    posted = {letter.name for letter in store.backend.letters(row.id)}
+    posted = {message.name for message in store.backend.messages(row.id)}
     waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
     if found is None and waiting and not early:
         raise NotFound(
@@ -123,7 +123,7 @@ def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: 
     if store.mask is not None:
         said = store.mask(said, what)
     body = store.framer.wrap(encode(said, what))
-    return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
+    return store.backend.post(Message.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
 
 
 def pause(store: Host, run_id: str, reason: str | None) -> None:
@@ -143,14 +143,14 @@ def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
     """Cancel a child run whose caller cancelled the call. Does not wake the caller, which knows. A failed child without a retry stays failed."""
     if verified(row, store.backend.seal).status in _OVER:
         return
-    if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
+    if row.status == Status.FAILED and all(message.name != "retry" for message in store.backend.messages(row.id)):
         return
     _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False)
 
 
-def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
+def obey_cancel(store: Host, row: RunRow, message: Message) -> None:
     """Apply a cancel message that came when the run was being closed. Its sender has cancelled the children."""
-    reason = decode(store.framer.unwrap(verified_letter(row, letter, store.backend.seal).body))
+    reason = decode(store.framer.unwrap(verified_message(row, message, store.backend.seal).body))
     _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
 
 
@@ -277,10 +277,10 @@ def _worth_waking(store: Host, run: str, now: int) -> bool:
     row = store.backend.run(run)
     if row is None:
         return False
-    letters = [letter for letter in store.backend.letters(run) if letter.due is not None and letter.due <= now]
-    if any(letter.key != verified(row, store.backend.seal).key for letter in letters) and row == store.backend.run(run):
+    messages = [message for message in store.backend.messages(run) if message.due is not None and message.due <= now]
+    if any(message.key != verified(row, store.backend.seal).key for message in messages) and row == store.backend.run(run):
         raise DamagedRun(f"run {run!r} has a message for another run", remedy="Check the store: store.verify('full').")
-    return any(letter.name == "retry" or row.status != Status.FAILED for letter in letters)
+    return any(message.name == "retry" or row.status != Status.FAILED for message in messages)
 
 
 def wake(store: Host, limit: int | None) -> list[Any]:

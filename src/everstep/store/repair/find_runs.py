@@ -16,7 +16,7 @@ from everstep.backends.contract.recovery import Feed, Wreck
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Status, Tag
 from everstep.store.journal.entries import said_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.chain_evidence import prove
@@ -34,17 +34,17 @@ class Beside(Shape):
     """The side rows of a run, proved except for which run they belong to."""
 
     tags: list[Tag]
-    letters: list[Letter]
+    messages: list[Message]
     marks: list[Pruned]
     bases: list[Base]
 
     def of(self, key: bytes) -> Beside:
         """Select the side rows of the run with this key."""
-        tags, letters = [tag for tag in self.tags if tag.key == key], [letter for letter in self.letters if letter.key == key]
-        return Beside(tags, letters, [mark for mark in self.marks if mark.key == key], [base for base in self.bases if base.key == key])
+        tags, messages = [tag for tag in self.tags if tag.key == key], [message for message in self.messages if message.key == key]
+        return Beside(tags, messages, [mark for mark in self.marks if mark.key == key], [base for base in self.bases if base.key == key])
 
     def all(self) -> list[Checked]:
-        return [*self.tags, *self.letters, *self.marks, *self.bases]
+        return [*self.tags, *self.messages, *self.marks, *self.bases]
 
 
 class Found(Shape):
@@ -103,7 +103,7 @@ class Finder(Shape):
         wreck, deep = self.wreck, self.deep
         return Beside(
             self._proven(wreck.tags(place, deep), lambda tag: (tag.name, tag.number)),
-            self._proven(wreck.letters(place, deep), lambda letter: letter.name),
+            self._proven(wreck.messages(place, deep), lambda message: message.name),
             self._proven(wreck.pruned(place, deep), lambda _: 0),
             self._proven(wreck.bases(place, deep), lambda base: base.number),
         )
@@ -135,7 +135,7 @@ class Finder(Shape):
         beside = beside.of(made.key)
         hints = {seq: options[0].kind for seq, options in candidates.items() if seq not in records}
         recovered = RecoveredRun(
-            made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.letters),
+            made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.messages),
             beside.marks[0] if beside.marks else None, list(beside.bases), self.wreck.tag_names(place) if self.deep else [], self.healer.seal,
         )  # fmt: skip
         recovered.losses += _losses(run, row, sure)

@@ -101,7 +101,7 @@ class _Repair(Shape):
             return False
         for place in wreck.places(False):
             rows = wreck.rows(place, False)
-            beside: list[Checked] = [*wreck.tags(place, False), *wreck.letters(place, False), *wreck.pruned(place, False)]
+            beside: list[Checked] = [*wreck.tags(place, False), *wreck.messages(place, False), *wreck.pruned(place, False)]
             beside += wreck.bases(place, False)
             if not rows or rows[0][0].digest(seal) != rows[0][0].check or any(thing.digest(seal) != thing.check for thing in beside):
                 return False
@@ -132,7 +132,7 @@ class _Repair(Shape):
     def _write(self, place: int, found: Found, finder: Finder) -> None:
         recovered = found.recovered
         task = None if has_ended(recovered.chain) else task_in(recovered.chain)
-        self.builder.run(place, recovered.row, recovered.chain, recovered.tags, recovered.letters, recovered.mark, recovered.bases, task)
+        self.builder.run(place, recovered.row, recovered.chain, recovered.tags, recovered.messages, recovered.mark, recovered.bases, task)
         self._chunks(found, finder)
         self._heads[place] = recovered.row.head_seq
         self.out.runs += 1

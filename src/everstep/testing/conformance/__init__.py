@@ -17,7 +17,7 @@ from everstep.testing.conformance.facts import FactsSuite
 from everstep.testing.conformance.feed import FeedSuite
 from everstep.testing.conformance.index import CheckpointQuerySuite, TagsSuite
 from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
-from everstep.testing.conformance.mailbox import LettersSuite
+from everstep.testing.conformance.mailbox import MessagesSuite
 from everstep.testing.conformance.queues import QueuesSuite
 from everstep.testing.conformance.reclaim import PruneSuite, SweepSuite
 from everstep.testing.conformance.records import ChunksSuite, LocateSuite, RecordsSuite
@@ -52,7 +52,7 @@ class SubmitSuite(GroupCommitSuite):
     """`submit`: commits without waiting, and many at once."""
 
 
-class MailboxSuite(LettersSuite):
+class MailboxSuite(MessagesSuite):
     """`contract.mailbox`: messages."""
 
 

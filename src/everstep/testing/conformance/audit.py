@@ -10,7 +10,7 @@ from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Tag
 from everstep.testing.conformance.reclaim import cut
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run, new_worker
+from everstep.testing.rows import new_message, new_run, new_worker
 
 
 class ManifestSuite(Suite):
@@ -18,7 +18,7 @@ class ManifestSuite(Suite):
         manifest = backend.manifest()
         assert (manifest.total, manifest.runs, manifest.last) == (ZERO, 0, None)
 
-    def test_the_manifest_follows_everything_that_changes_a_row_a_tag_or_a_letter(self, backend: Backend) -> None:
+    def test_the_manifest_follows_everything_that_changes_a_row_a_tag_or_a_message(self, backend: Backend) -> None:
         one = self.create(backend, checkpoints=2)
         two = self.advance(backend, self.create(backend), tags=("x", "y"))
         assert backend.manifest().total == self.computed(backend)
@@ -27,10 +27,10 @@ class ManifestSuite(Suite):
         assert backend.manifest().total == self.computed(backend)
         backend.release(leased)
         for name in ("a", "b", "c"):
-            backend.post(new_letter(one, name), one.id)
-            backend.post(new_letter(two, name), two.id)
+            backend.post(new_message(one, name), one.id)
+            backend.post(new_message(two, name), two.id)
         assert backend.manifest().total == self.computed(backend)
-        two = self.advance(backend, two, read=("a", "b"), letters=(new_letter(two, "a", 9), new_letter(two, "c"), new_letter(two, "d")))
+        two = self.advance(backend, two, read=("a", "b"), messages=(new_message(two, "a", 9), new_message(two, "c"), new_message(two, "d")))
         assert backend.manifest().total == self.computed(backend)
         backend.delete(two)
         assert backend.manifest().total == self.computed(backend)
@@ -85,7 +85,7 @@ class TombstonesSuite(Suite):
     def test_a_census_adds_up_all_that_counts(self, backend: Backend) -> None:
         row = self.create(backend, "one", checkpoints=3)
         backend.tag(Tag.make(row.key, "t", 2, 1), row.id)
-        backend.post(new_letter(row), row.id)
+        backend.post(new_message(row), row.id)
         backend.prune(cut(row, 1, bases=[Base.make(row.key, 2, 7, b"base")]))
         backend.delete(self.create(backend, "gone", checkpoints=2))
         census, manifest = backend.census(), backend.manifest()

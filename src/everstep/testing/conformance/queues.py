@@ -14,7 +14,7 @@ from everstep.backends.contract.queues import LIMITS, START, Claim, Limits, Task
 from everstep.errors import AlreadyQueued, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow, Worker
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 SECOND = 1_000_000
 
@@ -23,8 +23,8 @@ class QueuesSuite(Suite):
     def enqueue(self, backend: Backend, name: str | None = None, due: int = 0, workflow: str = "w", **task: object) -> RunRow:
         """Create a run in a queue that is ready `due` microseconds from now."""
         row = new_run(name, status="queued", workflow=workflow)
-        letters = [new_letter(row, START, clocks.clock.now_us() + due)]
-        backend.commit(Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
+        messages = [new_message(row, START, clocks.clock.now_us() + due)]
+        backend.commit(Commit(row, None, messages=messages, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
         return row
 
     def claim(
@@ -43,8 +43,8 @@ class QueuesSuite(Suite):
         backend.commit(commit)
         return commit.run
 
-    def end(self, backend: Backend, row: RunRow, status: str = "succeeded", letters: tuple[object, ...] = ()) -> RunRow:
-        commit = next_commit(row, kind="status", letters=letters)
+    def end(self, backend: Backend, row: RunRow, status: str = "succeeded", messages: tuple[object, ...] = ()) -> RunRow:
+        commit = next_commit(row, kind="status", messages=messages)
         commit.run = commit.run.sealed(status=status, worker=None, since=0)
         backend.commit(commit)
         return commit.run
@@ -65,8 +65,8 @@ class QueuesSuite(Suite):
     def wanted(self, name: str, **task: object) -> Commit:
         """Return the commit that creates a run in a queue."""
         row = new_run(name, status="queued", workflow="w")
-        letters = [new_letter(row, START, clocks.clock.now_us())]
-        return Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
+        messages = [new_message(row, START, clocks.clock.now_us())]
+        return Commit(row, None, messages=messages, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
 
     def test_many_runs_are_created_at_once_and_doubles_are_told_apart(self, backend: Backend) -> None:
         self.enqueue(backend, "old", dedupe="x")
@@ -152,7 +152,7 @@ class QueuesSuite(Suite):
         assert backend.places() == []
         assert self.claimed(backend) == []
 
-    def test_a_run_that_waits_is_given_again_when_a_letter_comes_or_is_due(self, backend: Backend) -> None:
+    def test_a_run_that_waits_is_given_again_when_a_message_comes_or_is_due(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
         waiting = self.end(backend, self.begin(backend, taken), "waiting")
@@ -160,19 +160,19 @@ class QueuesSuite(Suite):
         place = backend.place(row.id)
         assert place is not None
         assert (place.ready, place.worker) == (None, None)
-        backend.post(new_letter(waiting, "answer:editor", clocks.clock.now_us()), row.id)
+        backend.post(new_message(waiting, "answer:editor", clocks.clock.now_us()), row.id)
         (again,) = self.claim(backend)
         assert again.id == row.id
-        self.end(backend, again, "waiting", (new_letter(again, "timer", clocks.clock.now_us() + 200_000),))
-        backend_letters = backend.letters(row.id)
-        assert {letter.name for letter in backend_letters} == {"answer:editor", "timer"}
+        self.end(backend, again, "waiting", (new_message(again, "timer", clocks.clock.now_us() + 200_000),))
+        backend_messages = backend.messages(row.id)
+        assert {message.name for message in backend_messages} == {"answer:editor", "timer"}
         assert self.claimed(backend) == [row.id]  # the answer has not been read yet
 
-    def test_a_letter_that_comes_while_a_run_is_driven_is_not_overlooked(self, backend: Backend) -> None:
+    def test_a_message_that_comes_while_a_run_is_driven_is_not_overlooked(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
         taken = self.begin(backend, taken)
-        backend.post(new_letter(taken, "answer:a", clocks.clock.now_us()), row.id)
+        backend.post(new_message(taken, "answer:a", clocks.clock.now_us()), row.id)
         assert self.claimed(backend) == []
         self.end(backend, taken, "waiting")
         assert self.claimed(backend) == [row.id]
@@ -181,9 +181,9 @@ class QueuesSuite(Suite):
         row = self.enqueue(backend, "inside")
         (taken,) = self.claim(backend)
         waiting = self.end(backend, self.begin(backend, taken), "waiting")
-        backend.post(new_letter(waiting, "answer:a", 1), row.id)
+        backend.post(new_message(waiting, "answer:a", 1), row.id)
         plain = self.create(backend, "outside", status="waiting")
-        backend.post(new_letter(plain, "answer:a", 2), plain.id)
+        backend.post(new_message(plain, "answer:a", 2), plain.id)
         assert backend.due(10) == ["inside", "outside"]
         assert backend.due(10, outside=True) == ["outside"]
 
@@ -191,15 +191,15 @@ class QueuesSuite(Suite):
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
         taken = self.begin(backend, taken)
-        backend.post(new_letter(taken, "answer:a", 1), row.id)
-        self.end(backend, taken, "failed", (new_letter(taken, "retry", clocks.clock.now_us() + 150_000),))
+        backend.post(new_message(taken, "answer:a", 1), row.id)
+        self.end(backend, taken, "failed", (new_message(taken, "retry", clocks.clock.now_us() + 150_000),))
         assert self.claimed(backend) == []
         time.sleep(0.2)
         assert self.claimed(backend) == [row.id]
 
     def test_a_paused_run_is_not_given(self, backend: Backend) -> None:
         row = self.enqueue(backend)
-        backend.post(new_letter(row, "pause"), row.id)
+        backend.post(new_message(row, "pause"), row.id)
         assert self.claimed(backend) == []
         taken = backend.acquire(row.id, new_worker())
         commit = next_commit(taken, kind="status", read=("pause",))
@@ -397,7 +397,7 @@ class QueuesSuite(Suite):
     def test_a_damaged_row_is_named_and_holds_up_nobody(self, backend: Backend) -> None:
         bad = new_run("bad", status="queued", workflow="w")
         bad.note = "not what was sealed"
-        backend.commit(Commit(bad, None, letters=[new_letter(bad, START, 1)], task=Task("q")))
+        backend.commit(Commit(bad, None, messages=[new_message(bad, START, 1)], task=Task("q")))
         self.enqueue(backend, "good")
         found = {taken.run: taken.row for taken in backend.claim(Claim(new_worker(), ["q"], ["w"], 5))}
         assert found["bad"] is None
@@ -422,12 +422,12 @@ class QueuesSuite(Suite):
         assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
         assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
 
-    def test_a_letter_to_a_run_whose_worker_died_leaves_its_place_ready_and_is_no_second_death(self, backend: Backend) -> None:
+    def test_a_message_to_a_run_whose_worker_died_leaves_its_place_ready_and_is_no_second_death(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         dead = new_worker(seconds=-1)
         self.claim(backend, 1, dead)
         assert backend.free([dead.id]) == 1
-        backend.post(new_letter(row, "note"), row.id)
+        backend.post(new_message(row, "note"), row.id)
         place = backend.place(row.id)
         assert place is not None
         assert (place.ready is not None, place.worker, place.deaths) == (True, None, 1)

@@ -64,7 +64,7 @@ class Suite:
         checks += [fact_check(name, value) for name, value in backend.facts().items()]
         for _, row in backend.runs(Query()):
             mark = backend.pruned(row.id)
-            checks += [row.check, *(tag.check for tag in backend.tags(row.id)), *(letter.check for letter in backend.letters(row.id))]
+            checks += [row.check, *(tag.check for tag in backend.tags(row.id)), *(message.check for message in backend.messages(row.id))]
             checks += [*([] if mark is None else [mark.check]), *(base.check for base in backend.bases(row.id))]
         return shift(ZERO, [], checks)
 

@@ -21,7 +21,7 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import BUCKETS, FORMAT, MISSING, version_of
 from everstep.backends.postgres.rows import Values, fact_from, pruned_from, record_from, run_from
 from everstep.errors import Damaged, NewerFormat, NotAStore, StoreUnreachable
-from everstep.records import MODULUS, ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import MODULUS, ZERO, Base, Message, Pruned, Record, RunRow, Tag, Tombstone
 
 T = TypeVar("T")
 _MOST_PLACES = (1 << 32) - 1
@@ -29,7 +29,7 @@ _PATIENCE = 150  # failed reads of one range before the rest of it is skipped
 _ELSEWHERE = 200  # how many chunks to look for in all families: each search scans the table
 _OWNERS = (
     ("tags", "run"),
-    ("letters", "run"),
+    ("messages", "run"),
     ("pruned", "run"),
     ("bases", "run"),
     ("records", "run"),
@@ -143,8 +143,8 @@ class PostgresWreck:
     def tag_names(self, place: int) -> list[tuple[str, int]]:
         return [(tag.name, tag.number) for tag in self.tags(place, True)]
 
-    def letters(self, place: int, deep: bool) -> list[Letter]:
-        return [Letter(*values) for values in self._all("letters", place)]
+    def messages(self, place: int, deep: bool) -> list[Message]:
+        return [Message(*values) for values in self._all("messages", place)]
 
     def pruned(self, place: int, deep: bool) -> list[Pruned]:
         return self._made(lambda values: pruned_from("", values), self._all("pruned", place))

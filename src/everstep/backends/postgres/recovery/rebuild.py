@@ -20,7 +20,7 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import begin_new
 from everstep.backends.postgres.rows import Values, items_of, record_values, run_values
 from everstep.clock import clock
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone, fact_check
 
 _AT_ONCE = 1000
 
@@ -54,20 +54,20 @@ class PostgresBuilder:
             raise translated(error, self._address.url) from error
 
     def run(
-        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], messages: Iterable[Message], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
-        tags, letters, bases = list(tags), list(letters), list(bases)
+        tags, messages, bases = list(tags), list(messages), list(bases)
         marks = [mark] if mark is not None else []
         self._write("run", [(place, *run_values(row))])
         self._write("record", ((place, *record_values(record)) for record in records))
         self._write("tag", ((place, tag.name, tag.number, tag.at, tag.key, tag.check) for tag in tags))
-        self._write("letter", ((place, m.name, m.due, m.at, m.key, m.body, m.check) for m in letters))
+        self._write("message", ((place, m.name, m.due, m.at, m.key, m.body, m.check) for m in messages))
         self._write("mark", (_mark(place, m) for m in marks))
         self._write("base", ((place, base.number, base.key, base.at, base.body, base.check) for base in bases))
         self._write("run_tag", ((tag, place) for tag in row.tags))
         self._write("run_meta", ((item, place) for item in items_of(row.meta)))
-        found = None if task is None else placed(row, letters, task, self._once, clock.now_us())
+        found = None if task is None else placed(row, messages, task, self._once, clock.now_us())
         if found is not None:
             kept = found.task
             self._write("task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe, found.ready, found.worker)])
@@ -75,7 +75,7 @@ class PostgresBuilder:
         checks = [
             row.check,
             *(tag.check for tag in tags),
-            *(m.check for m in letters),
+            *(m.check for m in messages),
             *(m.check for m in marks),
             *(b.check for b in bases),
         ]

@@ -131,7 +131,7 @@ BEGIN
     -- A message that was due when it was posted is due now, whatever the clock of the sender says.
     SELECT min(CASE WHEN due <= at THEN least(due, {schema}.now_us()) ELSE due END) FILTER (WHERE v_status <> 'failed' OR name = 'retry'),
         coalesce(bool_or(name = 'pause'), false)
-    INTO v_ready, v_paused FROM {schema}.letters WHERE run = p_pk;
+    INTO v_ready, v_paused FROM {schema}.messages WHERE run = p_pk;
     IF v_paused THEN
         v_ready := NULL;
     ELSIF v_status = 'running' THEN

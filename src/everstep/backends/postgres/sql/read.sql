@@ -65,15 +65,15 @@ SELECT digest, frame FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s
 SELECT key, name, number, at, "check" FROM {schema}.tags
 WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
 
--- name: letters
+-- name: messages
 -- All messages of a run.
-SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name
+SELECT key, name, due, at, body, "check" FROM {schema}.messages WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name
 
 -- name: due
 -- The runs that have a message whose time has come, may be woken up and are not paused; the earliest first.
-SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.letters WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
+SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.messages WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
 WHERE r.status IN ('waiting', 'failed')
-    AND NOT EXISTS (SELECT 1 FROM {schema}.letters p WHERE p.run = l.run AND p.name = 'pause')
+    AND NOT EXISTS (SELECT 1 FROM {schema}.messages p WHERE p.run = l.run AND p.name = 'pause')
     AND NOT (%s AND EXISTS (SELECT 1 FROM {schema}.tasks t WHERE t.run = l.run))
 ORDER BY l.due, r.pk LIMIT %s
 
@@ -136,7 +136,7 @@ SELECT sum(writes)::bigint FROM {schema}.manifest
 -- name: stats
 -- Counts and bytes of everything.
 SELECT (SELECT count(*) FROM {schema}.runs), (SELECT count(*) FROM {schema}.records), (SELECT count(*) FROM {schema}.chunks),
-    (SELECT count(*) FROM {schema}.letters), (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.records),
+    (SELECT count(*) FROM {schema}.messages), (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.records),
     (SELECT coalesce(sum(octet_length(frame)), 0)::bigint FROM {schema}.chunks)
 
 -- name: size
@@ -182,7 +182,7 @@ UNION ALL SELECT 'places', places, NULL, NULL FROM {schema}.counters
 UNION ALL SELECT 'found', NULL, "check", NULL FROM {schema}.runs
 UNION ALL SELECT 'gone', NULL, "check", NULL FROM {schema}.tombstones
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.tags
-UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.letters
+UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.messages
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.pruned
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.bases
 UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.facts
@@ -197,7 +197,7 @@ FROM {schema}.runs r
 SELECT 'a tag is for run ' || run || ', which is not there' FROM {schema}.tags WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'tag ' || name || ' of run ' || run || ' points at a checkpoint that is not there' FROM {schema}.tags t
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.records r WHERE r.run = t.run AND r.number = t.number AND r.kind = 'checkpoint')
-UNION ALL SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM {schema}.letters
+UNION ALL SELECT 'message ' || name || ' is for run ' || run || ', which is not there' FROM {schema}.messages
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'a prune mark is for run ' || run || ', which is not there' FROM {schema}.pruned WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'an added base is for run ' || run || ', which is not there' FROM {schema}.bases WHERE run NOT IN (SELECT pk FROM {schema}.runs)
@@ -318,9 +318,9 @@ FROM {schema}.runs WHERE pk = ANY (%s::bigint[])
 -- All tags of some runs.
 SELECT run, key, name, number, at, "check" FROM {schema}.tags WHERE run = ANY (%s::bigint[]) ORDER BY run, name, number
 
--- name: letters_of
+-- name: messages_of
 -- All messages of some runs.
-SELECT run, key, name, due, at, body, "check" FROM {schema}.letters WHERE run = ANY (%s::bigint[]) ORDER BY run, name
+SELECT run, key, name, due, at, body, "check" FROM {schema}.messages WHERE run = ANY (%s::bigint[]) ORDER BY run, name
 
 -- name: marks_of
 -- The prune marks of some runs.

@@ -13,9 +13,9 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 -- A tag of a checkpoint.
 INSERT INTO {schema}.tags (run, name, number, at, key, "check") VALUES (%s, %s, %s, %s, %s, %s)
 
--- name: letter
+-- name: message
 -- A message.
-INSERT INTO {schema}.letters (run, name, due, at, key, body, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
+INSERT INTO {schema}.messages (run, name, due, at, key, body, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
 
 -- name: task
 -- The queue entry of a run.

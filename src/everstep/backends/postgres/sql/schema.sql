@@ -96,7 +96,7 @@ CREATE TABLE {schema}.tags (
     PRIMARY KEY (run, name, number)
 );
 
-CREATE TABLE {schema}.letters (
+CREATE TABLE {schema}.messages (
     run bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
     due bigint,
@@ -107,7 +107,7 @@ CREATE TABLE {schema}.letters (
     PRIMARY KEY (run, name)
 );
 
-CREATE INDEX letters_due ON {schema}.letters (due) WHERE due IS NOT NULL;
+CREATE INDEX messages_due ON {schema}.messages (due) WHERE due IS NOT NULL;
 
 CREATE TABLE {schema}.pruned (
     run bigint PRIMARY KEY,

@@ -44,9 +44,9 @@ SELECT 1 FROM {schema}.records WHERE run = %s LIMIT 1
 -- The tags of a run.
 SELECT key, name, number, at, "check" FROM {schema}.tags WHERE run = %s ORDER BY name, number
 
--- name: letters
+-- name: messages
 -- The messages of a run.
-SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = %s ORDER BY name
+SELECT key, name, due, at, body, "check" FROM {schema}.messages WHERE run = %s ORDER BY name
 
 -- name: pruned
 -- The prune mark of a run.

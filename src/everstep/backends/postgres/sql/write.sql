@@ -130,7 +130,7 @@ DELETE FROM {schema}.runs WHERE pk = ANY (ARRAY(
 -- name: take_beside
 -- Remove all other rows of some runs; returns the checks that count in the manifest.
 WITH t AS (DELETE FROM {schema}.tags WHERE run = ANY (%s::bigint[]) RETURNING "check"),
-    l AS (DELETE FROM {schema}.letters WHERE run = ANY (%s::bigint[]) RETURNING "check"),
+    l AS (DELETE FROM {schema}.messages WHERE run = ANY (%s::bigint[]) RETURNING "check"),
     p AS (DELETE FROM {schema}.pruned WHERE run = ANY (%s::bigint[]) RETURNING "check"),
     b AS (DELETE FROM {schema}.bases WHERE run = ANY (%s::bigint[]) RETURNING "check"),
     q AS (DELETE FROM {schema}.tasks WHERE run = ANY (%s::bigint[])),

@@ -7,7 +7,7 @@ Format 1 (sql/schema.sql; application_id 0x45565354 "EVST", user_version 1, page
     chunks     frames by (family, digest); stamp is the number of the write that last wrote each, so that gc keeps chunks that
                were written after it looked
     tags       names on checkpoints, with the seq of the checkpoint's record
-    letters    messages to runs, by (pk of the run, name)
+    messages    messages to runs, by (pk of the run, name)
     pruned     which bodies of a run were dropped on purpose
     bases      bases that prune added, by (pk of the run, number of the checkpoint)
     tombstones the rows that remain of deleted runs, by the pk that they had

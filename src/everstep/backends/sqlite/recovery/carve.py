@@ -155,7 +155,7 @@ def _of_index(values: list[Any]) -> Iterator[tuple[str, Any]]:
         case [int() as run, str(), int(), int(), int(), bytes(), bytes()]:
             yield "tags", run
         case [int() as run, str(), int() | None, int(), bytes(), _, _]:
-            yield "letters", run
+            yield "messages", run
         case [int() as run, int(), bytes(), int(), _, _]:
             yield "bases", run
         case [int() as run, int(), str(), int() as same] if run == same:

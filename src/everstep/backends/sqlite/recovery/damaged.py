@@ -28,7 +28,7 @@ from everstep.backends.sqlite.rows import (
     Values,
     base_from,
     fact_from,
-    letter_from,
+    message_from,
     pruned_from,
     record_from,
     run_from,
@@ -37,7 +37,7 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.errors import Damaged, NewerFormat
 from everstep.fields import replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 T = TypeVar("T")
 _SQL = sql_files.load("sqlite", "wreck")
@@ -151,7 +151,7 @@ class SqliteWreck:
     def places(self, deep: bool) -> list[int]:
         found = set(self._rows)
         if deep:
-            for table in ("runs", "names", "tags", "letters", "pruned", "bases"):
+            for table in ("runs", "names", "tags", "messages", "pruned", "bases"):
                 found.update(self._deep.keys(table))
             found.update(id >> 31 for id in self._deep.keys("records"))
         return sorted(place for place in found if 0 < place <= _MOST_PLACES)
@@ -196,9 +196,9 @@ class SqliteWreck:
     def tag_names(self, place: int) -> list[tuple[str, int]]:
         return sorted({(name, number) for _, number, name in self._carved("tag_names", place, live=True)})
 
-    def letters(self, place: int, deep: bool) -> list[Letter]:
-        carved = [(v[4], v[1], v[2], v[3], v[5], v[6]) for v in self._carved("letters", place, live=True)] if deep else []
-        return self._made(lambda values: letter_from("", values), [*self._all("letters", (place,)), *carved])
+    def messages(self, place: int, deep: bool) -> list[Message]:
+        carved = [(v[4], v[1], v[2], v[3], v[5], v[6]) for v in self._carved("messages", place, live=True)] if deep else []
+        return self._made(lambda values: message_from("", values), [*self._all("messages", (place,)), *carved])
 
     def pruned(self, place: int, deep: bool) -> list[Pruned]:
         carved = [values[1:] for values in self._carved("pruned", place)] if deep else []

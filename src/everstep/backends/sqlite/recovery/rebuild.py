@@ -26,7 +26,7 @@ from everstep.backends.sqlite.rows import (
     Values,
     base_values,
     fact_values,
-    letter_values,
+    message_values,
     pruned_values,
     record_values,
     run_values,
@@ -34,13 +34,13 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import MODULUS, SEALED, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, fact_check, unkeyed
+from everstep.records import MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, fact_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
 _PARTS = {
     "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
-    "add_letter": PARTS["letters"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
+    "add_message": PARTS["messages"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
     "add_tombstone": PARTS["tombstones"], "set_fact": PARTS["facts"], "add_task": PARTS["queues"],
 }  # fmt: skip
 
@@ -87,30 +87,30 @@ class SqliteBuilder:
             raise write_error(error, str(self.path)) from error
 
     def run(
-        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], messages: Iterable[Message], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
         seqs = {record.number: record.seq for record in records if record.kind == Kind.CHECKPOINT}
-        tags, letters, bases = list(tags), list(letters), list(bases)
+        tags, messages, bases = list(tags), list(messages), list(bases)
         for name in ("workflow", "session", "parent", "note"):
             if getattr(row, name) is not None and not self._made & PARTS[f"{name}s"].bit:
                 self._made = sqlite_format.make(self._connection, PARTS[f"{name}s"], self._made)
         self._write("create", [(place, *run_values(row))])
         self._write("add_record", (record_values(place, record) for record in records))
         self._write("add_tag", ((place, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))
-        self._write("add_letter", (letter_values(place, letter) for letter in letters))
+        self._write("add_message", (message_values(place, message) for message in messages))
         self._write("set_prune_mark", [pruned_values(place, mark)] if mark is not None else [])
         self._write("add_base", (base_values(place, base) for base in bases))
         self._write("add_run_tag", ((tag, place) for tag in row.tags))
         self._write("add_run_meta", ((key, value, place) for key, value in meta_scalars(row.meta).items()))
         if task is not None:
-            self._place(place, row, letters, task)
+            self._place(place, row, messages, task)
         self._runs += 1
-        checks = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters), *(base.check for base in bases)]
+        checks = [row.check, *(tag.check for tag in tags), *(message.check for message in messages), *(base.check for base in bases)]
         self._total += sum(map(int.from_bytes, [*checks, mark.check] if mark is not None else checks))
 
-    def _place(self, place: int, row: RunRow, letters: Iterable[Letter], task: Task) -> None:
-        found = placed(row, letters, task, self._once, clock.now_us())
+    def _place(self, place: int, row: RunRow, messages: Iterable[Message], task: Task) -> None:
+        found = placed(row, messages, task, self._once, clock.now_us())
         if found is not None:
             kept = found.task
             self._write("add_task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe)])

@@ -15,7 +15,7 @@ UNION ALL
 SELECT 'tag ' || json_each.value || ' of run ' || runs.pk || ' is not listed' FROM runs, json_each(runs.tags)
 WHERE NOT EXISTS (SELECT 1 FROM run_tags WHERE run_tags.pk = runs.pk AND run_tags.tag = json_each.value)
 UNION ALL
-SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM letters WHERE run NOT IN (SELECT pk FROM runs)
+SELECT 'message ' || name || ' is for run ' || run || ', which is not there' FROM messages WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
 SELECT 'a prune mark is for run ' || run || ', which is not there' FROM pruned WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
@@ -56,7 +56,7 @@ SELECT count(*) FROM tombstones
 -- All checks that count in the manifest.
 SELECT "check" FROM runs
 UNION ALL SELECT "check" FROM tags
-UNION ALL SELECT "check" FROM letters
+UNION ALL SELECT "check" FROM messages
 UNION ALL SELECT "check" FROM pruned
 UNION ALL SELECT "check" FROM facts
 UNION ALL SELECT "check" FROM bases

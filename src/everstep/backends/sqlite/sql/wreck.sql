@@ -14,9 +14,9 @@ SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_
 -- All tags of a run.
 SELECT key, name, number, at, "check" FROM tags NOT INDEXED WHERE run = ?
 
--- name: letters
+-- name: messages
 -- All messages of a run.
-SELECT key, name, due, at, body, "check" FROM letters NOT INDEXED WHERE run = ?
+SELECT key, name, due, at, body, "check" FROM messages NOT INDEXED WHERE run = ?
 
 -- name: pruned
 -- The prune mark of a run.
