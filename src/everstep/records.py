@@ -3,7 +3,7 @@
     digest(record) = S(digest of the record before, header, H(body), H(labels))        H = SHA-256
     check(run row) = S(every field of the row)
     check(tag)     = S(every field of the tag)
-    check(message)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties (facts)
+    check(message)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties
     manifest       = sum of all these checks, modulo 2**256
 
 The chain proves a run's history even after bodies were pruned; the row's head digest reveals a cut-off
@@ -388,7 +388,7 @@ class Tombstone(Shape, frozen=True):
         )
 
 
-def fact_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
+def property_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
     """Return the digest of a property of the store."""
     return seal(packb([name, value]))
 

@@ -54,7 +54,7 @@ USES: dict[str, Callable[[SqliteBackend], object]] = {
     "feed": lambda b: [created(b, f"r{n}") for n in range(101)],
     "pruned": lambda b: b.prune(Cut("r", None, Pruned.make(created(b).key, (), 0, 1))),
     "tombstones": lambda b: b.delete(created(b)),
-    "facts": lambda b: b.set_fact("a", "b"),
+    "properties": lambda b: b.set_property("a", "b"),
     "queues": lambda b: b.create([queued("r")]),
     "workflows": lambda b: created(b, workflow="w"),
     "sessions": lambda b: created(b, session="s"),
@@ -120,7 +120,7 @@ def read_all(backend: SqliteBackend) -> list[Any]:
     return [
         runs, backend.tags("r"), backend.messages("r"), backend.due(2**60), backend.feed(0, 1000), backend.feed_end(), backend.families(),
         backend.chunk_sizes(family), backend.chunks(family, [bytes(32)]), backend.pruned("r"), backend.bases("r"), backend.bases("r", 5),
-        backend.tombstones(), backend.facts(), backend.fact("a"), backend.place("r"), backend.places(), backend.held_by("w"),
+        backend.tombstones(), backend.properties(), backend.get_property("a"), backend.place("r"), backend.places(), backend.held_by("w"),
         backend.twin(Task("q", 0, None, "d")), backend.next_ready(["q"]), backend.depths(), backend.check(), backend.census(),
         backend.checkpoints("r", Query()), backend.checkpoints("r", Query(tags=("t",))),
     ]  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_thread_that_reads_all_the_time_sees_what_is_written_as_soon_as_it_is(
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for n, name in enumerate(("messages", "tags", "facts", "listing", "tombstones", "notes")):
+    for n, name in enumerate(("messages", "tags", "properties", "listing", "tombstones", "notes")):
         row = created(backend, f"n{n}", **({"tags": ("t",), "note": "a note s"} if name in ("listing", "notes") else {}))
         match name:
             case "messages":
@@ -160,9 +160,9 @@ def test_a_thread_that_reads_all_the_time_sees_what_is_written_as_soon_as_it_is(
             case "tags":
                 backend.tag(Tag.make(row.key, "t", 1, 1), row.id)
                 found.append(len(reader.tags(row.id)))
-            case "facts":
-                backend.set_fact("a", "b")
-                found.append(len(reader.facts()))
+            case "properties":
+                backend.set_property("a", "b")
+                found.append(len(reader.properties()))
             case "tombstones":
                 backend.delete(row)
                 found.append(len(reader.tombstones()))
@@ -187,7 +187,7 @@ from everstep.testing.rows import new_message
 backend, me = SqliteBackend(sys.argv[1]), sys.argv[2]
 print("ready", flush=True); sys.stdin.readline()
 row = created(backend, me, tags=("t",), note="n", session="s", workflow="w")
-backend.post(new_message(row), me); backend.tag(Tag.make(row.key, "t", 1, 1), me); backend.set_fact(me, "x")
+backend.post(new_message(row), me); backend.tag(Tag.make(row.key, "t", 1, 1), me); backend.set_property(me, "x")
 backend.create([queued(me + "-queued")]); backend.delete(created(backend, me + "-gone"))
 backend.close()
 """
@@ -215,21 +215,21 @@ def test_processes_that_need_a_part_at_the_same_moment_make_it_once(path: Path) 
         process.communicate()
     backend = SqliteBackend(path)
     assert backend.check() == []
-    assert (len(backend.facts()), len(backend.tombstones()), len(backend.places())) == (6, 6, 6)
+    assert (len(backend.properties()), len(backend.tombstones()), len(backend.places())) == (6, 6, 6)
     assert [len(backend.runs(query)) for query in (Query(session="s"), Query(workflow="w"), Query(note="n"), Query(tags=("t",)))] == [6] * 4
     assert [len(backend.messages(f"p{n}")) for n in range(6)] == [1] * 6
     assert backend.census().total == backend.census().found_total
     backend.close()
 
 
-@pytest.mark.parametrize("table", ["messages", "tags", "facts", "tombstones", "chunks", "feed", "pruned"])
+@pytest.mark.parametrize("table", ["messages", "tags", "properties", "tombstones", "chunks", "feed", "pruned"])
 def test_a_part_whose_tables_vanished_is_damage_and_not_an_empty_one(path: Path, table: str) -> None:
     backend = SqliteBackend(path)
     USES[table](backend)
     backend.manifest()
     ask(path, f"DROP TABLE {table}")
     with pytest.raises(Damaged, match="tables that its manifest names are missing"):
-        backend.facts()
+        backend.properties()
     backend.close()
     with pytest.raises(Damaged, match="tables and indexes of"):
         SqliteBackend(path)

@@ -72,7 +72,7 @@ def test_S2_no_stale_page_is_read_as_the_newest(memory_folder: Path) -> None:
         ("everstep.backends.sqlite.rows.refuse_stale", "runs"),
         ("everstep.backends.sqlite.reader.prove_tags", "tags"),
         ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "messages"),
-        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "facts"),
+        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "properties"),
         ("everstep.backends.sqlite.agreement.Agreement.prove_ids", "sqlite_autoindex_runs_1"),
     ],
 )

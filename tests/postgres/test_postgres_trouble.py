@@ -115,12 +115,12 @@ def test_everything_else_that_writes_is_done_once_as_well(backend: Backend, wire
     backend.prune(asked)
     assert backend.pruned("r") == asked.now
     wire.cut = where
-    backend.set_fact("f", "1")
+    backend.set_property("f", "1")
     wire.cut = where
     now = backend.run("r")
     assert now is not None
     backend.delete(now)
-    assert (backend.run("r"), len(backend.tombstones()), backend.fact("f")) == (None, 1, "1")
+    assert (backend.run("r"), len(backend.tombstones()), backend.get_property("f")) == (None, 1, "1")
     assert wire.cuts == 6
     census = backend.census()
     assert census.total == census.found_total

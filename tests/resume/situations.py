@@ -116,7 +116,7 @@ def _copied(data: Any) -> Any:
         for name, run in data.runs.items():
             parts = {"tags": dict(run.tags), "messages": dict(run.messages), "bases": dict(run.bases), "pruned": run.pruned}
             made.runs[name] = memory.Run(run.place, run.row, records=list(run.records), **parts)
-        made.chunks, made.facts, made.tombstones = dict(data.chunks), dict(data.facts), list(data.tombstones)
+        made.chunks, made.properties, made.tombstones = dict(data.chunks), dict(data.properties), list(data.tombstones)
         made.feed, made.fed = list(data.feed[: data.fed]), data.fed
         made.writes, made.total, made.last, made.places = data.writes, data.total, data.last, data.places
     return made

@@ -194,7 +194,7 @@ def _plain_frames(path: Path, folder: Path | None) -> None:
         "SELECT body FROM records WHERE body IS NOT NULL UNION ALL SELECT frame FROM chunks UNION ALL SELECT body FROM messages "
         "UNION ALL SELECT body FROM bases"
     ).fetchall()
-    schedules = connection.execute("SELECT value FROM facts WHERE name LIKE 'schedule:%'").fetchall()
+    schedules = connection.execute("SELECT value FROM properties WHERE name LIKE 'schedule:%'").fetchall()
     connection.close()
     found = [frame for (frame,) in frames if frame != bytes(9)] + [b64decode(json.loads(str(text))["input"]) for (text,) in schedules]
     assert len(found) > 50

@@ -67,7 +67,7 @@ def fingerprint(store: everstep.Store) -> Any:
     assert row is not None
     return (
         row, backend.records(STORED, 1, 1_000), backend.tags(STORED), backend.messages(STORED), backend.place(STORED), backend.pruned(STORED),
-        backend.holder(row), {name: value for name, value in backend.facts().items() if STORED in name},
+        backend.holder(row), {name: value for name, value in backend.properties().items() if STORED in name},
     )  # fmt: skip
 
 

@@ -27,13 +27,13 @@ SEALED = {
     "make",
     "of",
     "unknown",
-    "fact_check",
+    "property_check",
     "tag_check",
     "make_record",
     "record_fault",
     "chain",
-    "fact_values",
-    "fact_from",
+    "property_values",
+    "property_from",
 }
 """Names of records.py and of rows that take a seal."""
 

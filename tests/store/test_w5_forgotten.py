@@ -59,10 +59,10 @@ def test_W5_the_tombstones_of_deleted_runs_go_after_a_week(store: everstep.Store
     store.gc()
     if not store.url.startswith("postgresql"):  # a server notes the time of a deletion by its own clock
         assert [stone.id for stone in store.backend.tombstones()] == ["r5"]
-        assert store.backend.facts(deleted_places.PREFIX) == {deleted_places.name_of(0): "2-4,8,12"}
+        assert store.backend.properties(deleted_places.PREFIX) == {deleted_places.name_of(0): "2-4,8,12"}
     proof(store)
     forget(store, later)
-    assert store.backend.facts(deleted_places.PREFIX) == {deleted_places.name_of(0): "2-4,6,8,12"}
+    assert store.backend.properties(deleted_places.PREFIX) == {deleted_places.name_of(0): "2-4,6,8,12"}
     proof(store)
 
 

@@ -55,7 +55,7 @@ def store(path: Path) -> Iterator[everstep.Store]:
 
 
 def checkup(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, **health: Any) -> Checkup:
-    """What the doctor says if the backend tells these facts about itself."""
+    """What the doctor says if the backend reports this about itself."""
     told = store.backend.health() | health
     with monkeypatch.context() as patch:
         patch.setattr(store.backend, "health", lambda: told)
@@ -272,18 +272,18 @@ def test_when_it_was_verified_is_said(store: everstep.Store) -> None:
 def test_a_verify_that_found_something_is_bad_until_it_finds_nothing(store: everstep.Store) -> None:
     grow(store, "r", 3)
     store.verify()
-    store.backend.set_fact("verify.full", json.dumps({"at": clock.now_us(), "ok": False, "problems": 3}))
+    store.backend.set_property("verify.full", json.dumps({"at": clock.now_us(), "ok": False, "problems": 3}))
     found = store.doctor()["verify"]
     assert (found.level, "with 3 problems" in found.sentence) == ("bad", True)
     store.verify("full")
     assert store.doctor()["verify"].level == "ok"
 
 
-@pytest.mark.parametrize("fact", ["", "no json", "[1]", '{"at": "yesterday"}', "null"])
-def test_a_fact_that_is_none_is_as_good_as_none(store: everstep.Store, fact: str) -> None:
+@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"at": "yesterday"}', "null"])
+def test_a_property_that_cannot_be_read_counts_as_absent(store: everstep.Store, text: str) -> None:
     grow(store, "r", 2)
-    store.backend.set_fact("verify.full", fact)
-    store.backend.set_fact("cleanup.last", fact)
+    store.backend.set_property("verify.full", text)
+    store.backend.set_property("cleanup.last", text)
     found = store.doctor()
     assert found["verify"].sentence == "never verified"
     assert "clean-up has never run" in found["cleanup"].sentence

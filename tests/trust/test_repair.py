@@ -630,7 +630,7 @@ def test_what_was_read_or_replaced_does_not_come_back_from_older_versions(tmp_pa
         assert {message.name for message in store.backend.messages("w")} == names
         assert "pause" not in names
         assert store.get_retention() == everstep.Retention(keep_last=5)
-        assert set(store.backend.facts()) == {"retention"}
+        assert set(store.backend.properties()) == {"retention"}
 
 
 def test_an_old_wal_or_none_is_told_by_what_this_machine_has_seen(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
@@ -694,14 +694,14 @@ def test_what_is_to_be_kept_is_taken_over_and_when_the_old_store_was_verified_is
     assert done.ok
     with everstep.open(target) as store:
         assert store.get_retention() == everstep.Retention(keep_last=5)
-        assert set(store.backend.facts()) == {"retention"}
+        assert set(store.backend.properties()) == {"retention"}
 
 
 def test_a_retention_that_is_damaged_is_not_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
         store.set_retention(everstep.Retention(keep_last=5))
-    tamper(path, "UPDATE facts SET value = replace(value, '5', '1')")
+    tamper(path, "UPDATE properties SET value = replace(value, '5', '1')")
     done, target = fixed(path)
     assert [loss.what for loss in done.lost] == ["manifest"]
     with everstep.open(target) as store:

@@ -44,7 +44,7 @@ def made(tmp_path: Path) -> tuple[Path, dict[str, Place]]:
         enqueue(backend, "later", Task("other", -1, None, "once"), HOUR)
         enqueue(backend, "deleted", Task("q"))
         store.delete("deleted")
-        backend.set_fact(LIMITS + "q", Limits(concurrency=3).text())
+        backend.set_property(LIMITS + "q", Limits(concurrency=3).text())
         store.schedule("nightly", nightly, cron="0 3 * * *", queue="other")
         assert store.verify("full").ok
         return path, {place.run: place for place in backend.places()}
@@ -84,7 +84,7 @@ def test_every_run_that_waits_in_a_queue_has_its_place_in_the_new_store(made: tu
     assert [loss.what for loss in done.lost] == (["manifest"] if damage is not None and "manifest" in damage else [])
     with everstep.open(path.with_name("new.db")) as store:
         assert {place.run: place for place in store.backend.places()} == expected
-        assert store.backend.facts(LIMITS) == {LIMITS + "q": Limits(concurrency=3).text()}
+        assert store.backend.properties(LIMITS) == {LIMITS + "q": Limits(concurrency=3).text()}
         assert [(one.name, one.cron) for one in store.schedules()] == [("nightly", "0 3 * * *")]
         assert store.verify("full").ok
 

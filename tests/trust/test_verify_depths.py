@@ -61,8 +61,8 @@ QUICK: dict[str, Damage] = {
     "a tombstone too many": statement(
         'INSERT INTO tombstones SELECT pk + 100, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones'
     ),
-    "a fact": statement("UPDATE facts SET value = replace(value, '50', '5')"),
-    "a fact that is gone": statement("DELETE FROM facts"),
+    "a property": statement("UPDATE properties SET value = replace(value, '50', '5')"),
+    "a property that is gone": statement("DELETE FROM properties"),
     "the sum of the manifest": statement("UPDATE manifest SET total = zeroblob(32)"),
     "the count of the manifest": statement("UPDATE manifest SET runs = runs + 1"),
     "how many runs there ever were": statement("UPDATE manifest SET next = next + 1"),

@@ -149,12 +149,12 @@ def test_W8_live_workers_are_listed_and_dead_ones_disappear(store: everstep.Stor
     assert store.workers() == []
     two = hands("held", worker={"queues": ["b"]})
     until(lambda: [worker.pid for worker in store.workers()] == [two.pid])
-    until(lambda: len(store.backend.facts("worker:")) == 1)
+    until(lambda: len(store.backend.properties("worker:")) == 1)
     two.signal(signal.SIGTERM)
     (tmp_path / "go").touch()
     two.actor.ended()
     assert store.workers() == []
-    assert store.backend.facts("worker:") == {}
+    assert store.backend.properties("worker:") == {}
 
 
 def test_W8_an_idle_worker_stays_listed_and_a_vanished_machine_leaves_with_its_lease(

@@ -264,7 +264,7 @@ def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | 
             raise InvalidArgument(f"{name} must be an integer from 1 to {_MOST:,}, got {value!r:.60}")
     count, seconds = _rate(rate)
     limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
-    store.backend.set_fact(LIMITS + queue, None if limits.none else limits.text())
+    store.backend.set_property(LIMITS + queue, None if limits.none else limits.text())
 
 
 def _rate(rate: Any) -> tuple[int | None, float]:
@@ -279,4 +279,4 @@ def _rate(rate: Any) -> tuple[int | None, float]:
 
 
 def limits_of(store: Host, queue: str) -> Limits:
-    return Limits.parse(store.backend.fact(LIMITS + check_queue(queue)))
+    return Limits.parse(store.backend.get_property(LIMITS + check_queue(queue)))

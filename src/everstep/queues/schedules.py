@@ -73,24 +73,24 @@ def schedule(
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
         "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
     }  # fmt: skip
-    store.backend.set_fact(PREFIX + name, json.dumps(said))
+    store.backend.set_property(PREFIX + name, json.dumps(said))
     return _parse(store, PREFIX + name, said)
 
 
 def _known(store: Host, name: str) -> dict[str, Any]:
     """Return the schedule saved under a name; empty if it cannot be read, because the caller replaces it."""
-    text = store.backend.fact(PREFIX + name)
+    text = store.backend.get_property(PREFIX + name)
     with suppress(Damaged):
-        return _read(PREFIX + name, text, store.backend.fact(FIRED + name)) if text is not None else {}
+        return _read(PREFIX + name, text, store.backend.get_property(FIRED + name)) if text is not None else {}
     return {}
 
 
 def unschedule(store: Host, name: str) -> None:
-    if store.backend.fact(PREFIX + check_tag(name, "name of a schedule")) is None:
+    if store.backend.get_property(PREFIX + check_tag(name, "name of a schedule")) is None:
         raise NotFound(f"there is no schedule {name!r}", remedy="store.schedules() lists them.")
     for prefix in (PREFIX, FIRED):
-        if store.backend.fact(prefix + name) is not None:
-            store.backend.set_fact(prefix + name, None)
+        if store.backend.get_property(prefix + name) is not None:
+            store.backend.set_property(prefix + name, None)
 
 
 def schedules(store: Host) -> list[Schedule]:
@@ -99,8 +99,8 @@ def schedules(store: Host) -> list[Schedule]:
 
 def _all(store: Host) -> list[tuple[str, str, str | None]]:
     """Return each schedule with the record of its last firing."""
-    known = store.backend.facts(PREFIX)
-    fired = store.backend.facts(FIRED) if known else {}
+    known = store.backend.properties(PREFIX)
+    fired = store.backend.properties(FIRED) if known else {}
     return [(name, text, fired.get(FIRED + name.removeprefix(PREFIX))) for name, text in known.items()]
 
 
@@ -171,8 +171,8 @@ def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> 
     plan = _parse(store, name, said)
     task = Task(**said["task"])
     fired = [run for at in due if (run := _enqueue(store, plan, task, at)) is not None]
-    if store.backend.fact(name) == text:  # else the schedule was changed or removed: there is nothing to record this for
-        store.backend.set_fact(FIRED + plan.name, f"{_digest(text)} {following}")
+    if store.backend.get_property(name) == text:  # else the schedule was changed or removed: there is nothing to record this for
+        store.backend.set_property(FIRED + plan.name, f"{_digest(text)} {following}")
     return fired
 
 

@@ -87,7 +87,7 @@ class Wreck(Protocol):
     def feed(self, deep: bool) -> Feed:
         """Return the feed."""
 
-    def facts(self, deep: bool) -> dict[str, str]:
+    def properties(self, deep: bool) -> dict[str, str]:
         """Return the properties of the store, only those that are live and match their digests."""
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Builder(Protocol):
     def tombstone(self, tombstone: Tombstone) -> None:
         """Add the tombstone of a deleted or lost run."""
 
-    def fact(self, name: str, value: str) -> None:
+    def add_property(self, name: str, value: str) -> None:
         """Add a property of the store."""
 
     def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:

@@ -37,7 +37,7 @@ from everstep.records import (
     Tag,
     Tombstone,
     Worker,
-    fact_check,
+    property_check,
     shift,
     unkeyed,
 )
@@ -346,10 +346,10 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            facts = [fact_check(name, value, self.seal) for name, value in data.facts.items()]
-            found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
+            properties = [property_check(name, value, self.seal) for name, value in data.properties.items()]
+            found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *properties])
             gone = len(data.tombstones) + deleted_places.count(
-                v for name, v in data.facts.items() if name.startswith(deleted_places.PREFIX)
+                v for name, v in data.properties.items() if name.startswith(deleted_places.PREFIX)
             )
             return Census(data.total, len(data.runs), data.places, found, len(data.runs), gone)
 
@@ -426,22 +426,22 @@ class MemoryBackend:
             old = [stone for stone in data.tombstones if stone.at < before and deleted_places.block_of(stone.place) == block]
             if old:
                 name = deleted_places.name_of(block)
-                data.note(name, deleted_places.joined(data.facts.get(name), (stone.place for stone in old)))
+                data.note(name, deleted_places.joined(data.properties.get(name), (stone.place for stone in old)))
                 data.total = shift(data.total, [stone.check for stone in old], [])
                 data.tombstones = [stone for stone in data.tombstones if stone not in old]
             return len(old)
 
-    def fact(self, name: str) -> str | None:
+    def get_property(self, name: str) -> str | None:
         data = self._open()
         with data.lock:
-            return data.facts.get(name)
+            return data.properties.get(name)
 
-    def facts(self, prefix: str = "") -> dict[str, str]:
+    def properties(self, prefix: str = "") -> dict[str, str]:
         data = self._open()
         with data.lock:
-            return {name: value for name, value in sorted(data.facts.items()) if name.startswith(prefix)}
+            return {name: value for name, value in sorted(data.properties.items()) if name.startswith(prefix)}
 
-    def set_fact(self, name: str, value: str | None) -> None:
+    def set_property(self, name: str, value: str | None) -> None:
         data = self._open()
         with data.lock:
             data.note(name, value)
@@ -465,7 +465,7 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             taken: list[Claimed] = []
-            for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
+            for run in data.queues.choose(list(data.runs.values()), claim, data.properties):
                 queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
                 if run.row.digest(self.seal) != run.row.check:
                     taken.append(Claimed(run.row.id, queue, None, before, deaths))
@@ -514,7 +514,7 @@ class MemoryBackend:
     def depths(self, minutes: int = 5) -> list[Depth]:
         data = self._open()
         with data.lock:
-            return data.queues.depths(data.queues.places(list(data.runs.values())), data.facts, minutes)
+            return data.queues.depths(data.queues.places(list(data.runs.values())), data.properties, minutes)
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._open().queues.listen(ring)

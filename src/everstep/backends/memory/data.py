@@ -10,7 +10,7 @@ from everstep.backends.contract.core import Commit
 from everstep.backends.memory.queues import MemoryQueues, Waiting
 from everstep.errors import WrongSeal
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, shift
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, shift
 from everstep.threads.guard import WRITER, Guard
 
 K = TypeVar("K")
@@ -45,7 +45,7 @@ class Data:
         self.runs: dict[str, Run] = {}
         self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
         self.tombstones: list[Tombstone] = []
-        self.facts: dict[str, str] = {}
+        self.properties: dict[str, str] = {}
         self.writes = 0
         self.workers: dict[str, Worker] = {}
         self.total = ZERO
@@ -57,9 +57,9 @@ class Data:
 
     def note(self, name: str, value: str | None) -> None:
         """Set a property; None removes it."""
-        minus = [fact_check(name, self.facts[name], self.seal)] if name in self.facts else []
-        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value, self.seal)])
-        self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
+        minus = [property_check(name, self.properties[name], self.seal)] if name in self.properties else []
+        self.total = shift(self.total, minus, [] if value is None else [property_check(name, value, self.seal)])
+        self.properties = {known: said for known, said in {**self.properties, name: value}.items() if said is not None}
         self.writes += 1
 
 

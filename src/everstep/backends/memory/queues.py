@@ -66,11 +66,11 @@ class MemoryQueues:
         self._tick(waiting.task.queue, "deaths")
         self._ring(waiting.ready)
 
-    def choose(self, runs: Sequence[Any], claim: Claim, facts: dict[str, str]) -> list[Any]:
+    def choose(self, runs: Sequence[Any], claim: Claim, properties: dict[str, str]) -> list[Any]:
         now = clocks.clock.now_us()
         taken: list[Any] = []
         for queue in dict.fromkeys(claim.queues):
-            limits = Limits.parse(facts.get(LIMITS + queue))
+            limits = Limits.parse(properties.get(LIMITS + queue))
             room = self._room(runs, queue, limits, now)
             for run in self._candidates(runs, queue, now):
                 fits = run.row.workflow in claim.workflows and run.row.id not in claim.without
@@ -107,10 +107,10 @@ class MemoryQueues:
         )
         return [run.waiting.place_of(run.row.id) for run in found]
 
-    def depths(self, places: Sequence[Place], facts: dict[str, str], minutes: int) -> list[Depth]:
+    def depths(self, places: Sequence[Place], properties: dict[str, str], minutes: int) -> list[Depth]:
         now = clocks.clock.now_us()
         minute = now // _MINUTE
-        names = {place.task.queue for place in places} | {name.removeprefix(LIMITS) for name in facts if name.startswith(LIMITS)}
+        names = {place.task.queue for place in places} | {name.removeprefix(LIMITS) for name in properties if name.startswith(LIMITS)}
         names |= {queue for queue, at in self._ticks if at > minute - minutes}
         return [self._depth(name, [p for p in places if p.task.queue == name], now, minutes) for name in sorted(names)]
 

@@ -37,7 +37,7 @@ from everstep.backends.postgres.deletion import Deletion, forget
 from everstep.backends.postgres.format import BUCKETS, prepare_within
 from everstep.backends.postgres.leases import Leases, living
 from everstep.backends.postgres.listing import list_checkpoints, list_runs
-from everstep.backends.postgres.rows import fact_from, newest_run, pruned_from, record_from
+from everstep.backends.postgres.rows import newest_run, property_from, pruned_from, record_from
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
 from everstep.codec.frame import Framer
@@ -302,16 +302,16 @@ class PostgresBackend:
         gone: int = self._writer.call(lambda connection, _: forget(connection, sql, bucket, block, before))
         return gone
 
-    def fact(self, name: str) -> str | None:
-        found = self._rows("fact", name)
-        return fact_from(found[0])[1] if found else None
+    def get_property(self, name: str) -> str | None:
+        found = self._rows("property", name)
+        return property_from(found[0])[1] if found else None
 
-    def facts(self, prefix: str = "") -> dict[str, str]:
-        return dict(map(fact_from, self._rows("facts", prefix)))
+    def properties(self, prefix: str = "") -> dict[str, str]:
+        return dict(map(property_from, self._rows("properties", prefix)))
 
-    def set_fact(self, name: str, value: str | None) -> None:
-        sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
-        self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
+    def set_property(self, name: str, value: str | None) -> None:
+        sql, bucket = self._writer.sql["set_property"], self._writer.bucket
+        self._write(lambda connection, _: upkeep.set_property(connection, sql, bucket, name, value))
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         self._check_open()

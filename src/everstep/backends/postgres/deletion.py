@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from everstep import clock as clocks
 from everstep.backends.deleted_places import BLOCK, joined, name_of
 from everstep.backends.postgres.connections.connect import Connection, execute
-from everstep.backends.postgres.rows import fact_from, items_or_none
-from everstep.records import RunRow, Tombstone, fact_check
+from everstep.backends.postgres.rows import items_or_none, property_from
+from everstep.records import RunRow, Tombstone, property_check
 
 
 class Deletion:
@@ -71,12 +71,12 @@ def forget(connection: Connection, sql: dict[str, bytes], bucket: int, block: in
     """Drop old tombstones of a block, and record their positions in its property."""
     name, first = name_of(block), block * BLOCK + 1
     with connection.transaction():
-        execute(connection, sql["lock_fact"], (name,))
+        execute(connection, sql["lock_property"], (name,))
         gone = execute(connection, sql["take_tombstones"], (first, first + BLOCK - 1, before))
         if not gone:
             return 0
-        found = execute(connection, sql["locked_fact"], (name,))
-        value = joined(fact_from(found[0])[1] if found else None, (place for place, _ in gone))
-        execute(connection, sql["set_fact"], (bucket, name, value, fact_check(name, value)))
+        found = execute(connection, sql["locked_property"], (name,))
+        value = joined(property_from(found[0])[1] if found else None, (place for place, _ in gone))
+        execute(connection, sql["set_property"], (bucket, name, value, property_check(name, value)))
         _count(connection, sql, bucket, -sum(int.from_bytes(check) for _, check in gone), 0)
     return len(gone)

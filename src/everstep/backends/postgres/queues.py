@@ -83,7 +83,7 @@ def next_ready(readers: Readers, queues: Sequence[str]) -> int | None:
 def depths(readers: Readers, minutes: int) -> list[Depth]:
     counts: dict[str, Sequence[Any]] = {queue: rest for queue, *rest in readers.rows("depths")}
     ticks: dict[tuple[str, int], Sequence[int]] = {(queue, back): rest for queue, back, *rest in readers.rows("ticks", minutes)}
-    return gather(counts, ticks, [str(name).removeprefix(LIMITS) for name, *_ in readers.rows("facts", LIMITS)], minutes)
+    return gather(counts, ticks, [str(name).removeprefix(LIMITS) for name, *_ in readers.rows("properties", LIMITS)], minutes)
 
 
 class Bell:

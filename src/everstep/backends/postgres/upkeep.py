@@ -22,7 +22,7 @@ from everstep.backends.postgres.connections.errors import GRANTS, translated
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import chunk_columns, items_or_none
 from everstep.errors import Conflict, Damaged, NotFound
-from everstep.records import MODULUS, fact_check
+from everstep.records import MODULUS, property_check
 
 _STAMPS = 4096
 _TABLES = ("records", "chunks", "runs", "messages", "tags", "bases", "feed", "feed_new", "run_tags", "run_meta", "manifest", "workers")
@@ -101,8 +101,8 @@ def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool
         raise Conflict(f"another process has pruned run {cut.run!r} meanwhile")
 
 
-def set_fact(connection: Connection, sql: bytes, bucket: int, name: str, value: str | None) -> None:
-    execute(connection, sql, (bucket, name, value, None if value is None else fact_check(name, value)))
+def set_property(connection: Connection, sql: bytes, bucket: int, name: str, value: str | None) -> None:
+    execute(connection, sql, (bucket, name, value, None if value is None else property_check(name, value)))
 
 
 def compact(address: Address, size: Callable[[], int]) -> int:

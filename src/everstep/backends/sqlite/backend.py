@@ -91,7 +91,7 @@ class SqliteBackend:
         """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
             if not self._reader.prove_seal():
-                self._writer.call(upkeep.set_fact, (SEALED, "keyed"))
+                self._writer.call(upkeep.set_property, (SEALED, "keyed"))
         except BaseException:
             self.close()
             raise
@@ -298,17 +298,17 @@ class SqliteBackend:
         gone: int = self._writer.call(upkeep.forget, (block, before))
         return gone
 
-    def fact(self, name: str) -> str | None:
+    def get_property(self, name: str) -> str | None:
         self._check_open()
-        return self._reader.fact(name)
+        return self._reader.get_property(name)
 
-    def facts(self, prefix: str = "") -> dict[str, str]:
+    def properties(self, prefix: str = "") -> dict[str, str]:
         self._check_open()
-        return self._reader.facts(prefix)
+        return self._reader.properties(prefix)
 
-    def set_fact(self, name: str, value: str | None) -> None:
+    def set_property(self, name: str, value: str | None) -> None:
         self._check_open()
-        self._writer.call(upkeep.set_fact, (name, value))
+        self._writer.call(upkeep.set_property, (name, value))
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         self._check_open()

@@ -16,7 +16,7 @@ from everstep.backends.contract.core import Commit
 from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task, gather
 from everstep.backends.sqlite.leases import Leases
 from everstep.backends.sqlite.reader import SQL, Reader
-from everstep.backends.sqlite.rows import fact_from, worker_from
+from everstep.backends.sqlite.rows import property_from, worker_from
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.clock import clock
 from everstep.errors import AlreadyQueued, Damaged, LeaseHeld, RunExists
@@ -108,8 +108,8 @@ def _is_created(transaction: Transaction, commit: Commit) -> bool:
 
 
 def _room(transaction: Transaction, queue: str, now: int) -> Room:
-    found = transaction.rows("fact", (LIMITS + queue,))
-    limits = Limits.parse(fact_from(found[0], transaction.seal)[1] if found else None)
+    found = transaction.rows("property", (LIMITS + queue,))
+    limits = Limits.parse(property_from(found[0], transaction.seal)[1] if found else None)
     if limits.none:
         return Room(limits, 0, {}, 0)
     held = dict(transaction.rows("held", (queue,)))
@@ -185,7 +185,7 @@ def depths(reader: Reader, minutes: int) -> list[Depth]:
     with reader.snapshot() as cursor:
         counts: dict[Any, Any] = {queue: rest for queue, *rest in cursor.execute(SQL["depths"], (now,))}
         ticked: list[Any] = cursor.execute(SQL["ticks"], (newest - minutes,)).fetchall()
-        limited = [str(name).removeprefix(LIMITS) for name, *_ in cursor.execute(SQL["facts"], (LIMITS,))]
+        limited = [str(name).removeprefix(LIMITS) for name, *_ in cursor.execute(SQL["properties"], (LIMITS,))]
     return gather(counts, {(queue, newest - minute): rest for queue, minute, *rest in ticked}, limited, minutes)
 
 

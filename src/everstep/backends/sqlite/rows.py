@@ -12,7 +12,7 @@ from everstep.backends.columns import pack_ranges, pack_tags, unpack_ranges, unp
 from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.heads import refuse_stale
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check
 
 Values = tuple[Any, ...]
 
@@ -153,14 +153,14 @@ def tombstone_values(t: Tombstone) -> Values:
     return (t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
 
 
-def fact_values(name: str, value: str, seal: Seal) -> Values:
-    return (name, value, fact_check(name, value, seal))
+def property_values(name: str, value: str, seal: Seal) -> Values:
+    return (name, value, property_check(name, value, seal))
 
 
-def fact_from(values: Values, seal: Seal) -> tuple[str, str]:
+def property_from(values: Values, seal: Seal) -> tuple[str, str]:
     """Make a property and verify it: one flipped bit in a retention could otherwise delete data that should be kept."""
     name, value, _ = values
-    if type(name) is not str or type(value) is not str or fact_values(name, value, seal) != values:
+    if type(name) is not str or type(value) is not str or property_values(name, value, seal) != values:
         raise Damaged(f"the property {name!r} of the store does not match its digest", remedy="Set it again.")
     return name, value
 

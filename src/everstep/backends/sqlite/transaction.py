@@ -27,12 +27,12 @@ from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.files.parts import (  # fmt: skip
     CHUNKS,
-    FACTS,
     FEED,
     LISTING,
     MESSAGES,
     NOTES,
     PARENTS,
+    PROPERTIES,
     PRUNED,
     QUEUES,
     SESSIONS,
@@ -76,7 +76,7 @@ _MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
 _CHECKS = ((TAGS, "tag_checks"), (MESSAGES, "message_checks"), (PRUNED, "pruned_checks"))
 _DROPS = ((TAGS, "drop_tags"), (MESSAGES, "drop_messages"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
 _QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
-_NEEDS = {"fact": FACTS, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
+_NEEDS = {"property": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
 _KNOWN_RUNS = 10_000
 _MAX_RUNS = 1 << 32
 
@@ -449,13 +449,13 @@ class Transaction:
         self._cursor.executemany(_SQL["add_feed"], parts)
         self.touched = True
 
-    def set_fact(self, name: str, values: Values | None) -> None:
+    def set_property(self, name: str, values: Values | None) -> None:
         """Set a property, or remove it."""
-        self.need(FACTS)
-        forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()
+        self.need(PROPERTIES)
+        forgotten: list[Any] = self._execute(_SQL["take_property"], (name,)).fetchall()
         self._delta -= sum(_number(check) for (check,) in forgotten)
         if values is not None:
-            self._execute(_SQL["set_fact"], values)
+            self._execute(_SQL["set_property"], values)
             self._delta += int.from_bytes(values[2])
         self.touched = True
 

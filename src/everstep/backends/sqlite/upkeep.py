@@ -17,7 +17,7 @@ from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import runs_in, trim
 from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.backends.sqlite.files.wal import WalKeeper
-from everstep.backends.sqlite.rows import fact_from, fact_values
+from everstep.backends.sqlite.rows import property_from, property_values
 from everstep.backends.sqlite.transaction import Transaction
 
 _SEEN = sql_files.load("sqlite", "read")["seen"]
@@ -65,9 +65,9 @@ def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
     places = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
     if places:
         name = name_of(block)
-        found = transaction.rows("fact", (name,))
-        transaction.set_fact(
-            name, fact_values(name, joined(fact_from(found[0], transaction.seal)[1] if found else None, places), transaction.seal)
+        found = transaction.rows("property", (name,))
+        transaction.set_property(
+            name, property_values(name, joined(property_from(found[0], transaction.seal)[1] if found else None, places), transaction.seal)
         )
     return len(places)
 
@@ -83,6 +83,6 @@ def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
     return gone
 
 
-def set_fact(transaction: Transaction, asked: tuple[str, str | None]) -> None:
+def set_property(transaction: Transaction, asked: tuple[str, str | None]) -> None:
     name, value = asked
-    transaction.set_fact(name, None if value is None else fact_values(name, value, transaction.seal))
+    transaction.set_property(name, None if value is None else property_values(name, value, transaction.seal))

@@ -17,7 +17,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Seal, Tombstone, fact_check, shift, unkeyed
+from everstep.records import ZERO, Seal, Tombstone, property_check, shift, unkeyed
 from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
@@ -74,8 +74,10 @@ class _Repair(Shape):
             self.summary = self.wreck.summary(True)
         self.feed = self.wreck.feed(deep)
         self._read_tombstones(deep)
-        facts = self.wreck.facts(deep)
-        self._forgotten = {place for name, value in facts.items() if name.startswith(PREFIX) for part in unpack(value) for place in part}
+        properties = self.wreck.properties(deep)
+        self._forgotten = {
+            place for name, value in properties.items() if name.startswith(PREFIX) for part in unpack(value) for place in part
+        }
         places = _dense({*self.wreck.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
         finder = Finder(self.wreck, self.feed, deep, self.healer)
         for place in reversed(places):  # newest first: if two runs have the same id, the older one was deleted
@@ -83,10 +85,10 @@ class _Repair(Shape):
                 self._run(place, finder)
         if not self._heads and not self.tombstones and self.summary.total is None:
             raise NotAStore(f"{self.out.source}: no provable part of an Everstep store was found in it")
-        for name, value in facts.items():
-            self._total = shift(self._total, (), [fact_check(name, value, self.healer.seal)])
+        for name, value in properties.items():
+            self._total = shift(self._total, (), [property_check(name, value, self.healer.seal)])
             if name.startswith(_KEPT):  # the others are about the old store: when it was verified or cleaned up
-                self.builder.fact(name, value)
+                self.builder.add_property(name, value)
         self._bury(max(places, default=0), deep)
         self._tell_of_the_store()
         self.out.healed = self.healer.healed
@@ -106,8 +108,8 @@ class _Repair(Shape):
             if not rows or rows[0][0].digest(seal) != rows[0][0].check or any(thing.digest(seal) != thing.check for thing in beside):
                 return False
             total = shift(total, (), [rows[0][0].check, *(thing.check for thing in beside)])
-        facts = [fact_check(name, value, seal) for name, value in wreck.facts(False).items()]
-        return shift(total, (), [*(stone.check for stone in stones), *facts]) == self.summary.total
+        properties = [property_check(name, value, seal) for name, value in wreck.properties(False).items()]
+        return shift(total, (), [*(stone.check for stone in stones), *properties]) == self.summary.total
 
     def _read_tombstones(self, deep: bool) -> None:
         for stone in self.wreck.tombstones(deep):

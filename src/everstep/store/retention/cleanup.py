@@ -131,7 +131,7 @@ class Cleaner:
                     forget(self._backend, run)
         out.seconds = pace.seconds
         if not dry_run:
-            self._backend.set_fact(_LAST, _said(out))
+            self._backend.set_property(_LAST, _said(out))
         return out
 
 
@@ -182,7 +182,7 @@ def check_schedule(schedule: Schedule) -> Schedule:
 def last_time(backend: Backend) -> tuple[datetime, bool] | None:
     """Return the time of the last clean-up, and whether it was complete."""
     try:
-        said = json.loads(backend.fact(_LAST) or "null")
+        said = json.loads(backend.get_property(_LAST) or "null")
         return None if said is None else (when(said["at"]), bool(said["complete"]))
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
         return None  # an unreadable label: clean up again

@@ -151,10 +151,10 @@ def forget_deleted(backend: Backend, pace: Pace, problems: list[str]) -> None:
 def _forget_deleted(backend: Backend, pace: Pace) -> None:
     manifest = backend.manifest()
     deleted = str(manifest.places - manifest.runs)
-    if backend.fact(_TRIMMED) != deleted:
+    if backend.get_property(_TRIMMED) != deleted:
         trim_feed(backend, pace)
         if not pace.over:
-            backend.set_fact(_TRIMMED, deleted)
+            backend.set_property(_TRIMMED, deleted)
     drop_tombstones(backend, pace)
 
 

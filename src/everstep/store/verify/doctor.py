@@ -218,7 +218,7 @@ class _Doctor:
         for depth in self._backend.depths(_IDLE_MINUTES):
             late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
             busy = depth.running or any(minute[0] for minute in depth.minutes)
-            if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
+            if late and not busy and Limits.parse(self._backend.get_property(LIMITS + depth.queue)).rate is None:
                 ready = "1 run is" if depth.ready == 1 else f"{depth.ready:,} runs are"
                 said = f"{ready} ready in queue {depth.queue!r}, but no worker has claimed a run for {_IDLE_MINUTES} minutes"
                 yield Finding(
@@ -239,8 +239,8 @@ class _Doctor:
             yield Finding("ok", "size", f"{shown_size(stored)} stored{disk}; {naive.sentence(stored)}")
 
     def _verified(self) -> Iterator[Finding]:
-        facts = {name.removeprefix("verify."): _read(value) for name, value in self._backend.facts("verify.").items()}
-        known = {depth: said for depth, said in facts.items() if type(said.get("at")) is int}
+        properties = {name.removeprefix("verify."): _read(value) for name, value in self._backend.properties("verify.").items()}
+        known = {depth: said for depth, said in properties.items() if type(said.get("at")) is int}
         remedy = "store.verify('full')"
         if not known:
             yield Finding("warn" if self._seen.statuses else "ok", "verify", "never verified", remedy if self._seen.statuses else None)
@@ -252,8 +252,8 @@ class _Doctor:
         yield Finding(level, "verify", f"last verified: {', '.join(words)}", None if level == "ok" else remedy)
 
     def _cleaned(self) -> Iterator[Finding]:
-        policies = len(self._backend.facts("retention"))
-        said = _read(self._backend.fact("cleanup.last") or "{}")
+        policies = len(self._backend.properties("retention"))
+        said = _read(self._backend.get_property("cleanup.last") or "{}")
         if type(said.get("at")) is int:
             freed = f", {shown_size(said['freed'])} freed" if type(said.get("freed")) is int else ""
             troubled = bool(said.get("problems"))

@@ -59,7 +59,7 @@ def _remember(backend: Backend, report: Report, pace: Pace) -> None:
         if report.problems and (pace.over or backend.check() != []):
             report.not_recorded = "the store may be damaged, so it was not written"
         else:
-            backend.set_fact(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
+            backend.set_property(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
     except StoreClosed:
         raise
     except EverstepError as error:
@@ -85,7 +85,7 @@ class _Check:
             self._manifest,
             *((self._engine, self._list_families) if full else ()),
             self._tombstones,
-            self._facts,
+            self._properties,
             self._runs,
         ):
             self._guard(part)
@@ -142,10 +142,10 @@ class _Check:
             raise TimeOver
         self._report.add(Problem("E400", "engine", sentence) for sentence in found)
 
-    def _facts(self) -> None:
+    def _properties(self) -> None:
         """Check the properties of the store: a retention changed by damage would prune the wrong checkpoints."""
         try:
-            self._backend.facts("")
+            self._backend.properties("")
         except Damaged as error:
             self._add(error, "properties")
 

@@ -124,7 +124,7 @@ class TombstonesSuite(Suite):
         assert backend.forget(0, 1 << 60) == 3
         assert backend.forget(0, 1 << 60) == 0
         assert backend.tombstones() == []
-        assert backend.facts(PREFIX) == {name_of(0): "1-3"}
+        assert backend.properties(PREFIX) == {name_of(0): "1-3"}
         census, manifest = backend.census(), backend.manifest()
         assert (census.total, census.found_total, census.tombstones) == (manifest.total, self.computed(backend), 3)
         assert (manifest.runs, manifest.places) == (before.runs, before.places)

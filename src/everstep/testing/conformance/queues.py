@@ -285,7 +285,7 @@ class QueuesSuite(Suite):
                 handle.close()
 
     def test_the_concurrency_of_a_queue_holds_for_all_workers(self, backend: Backend, open_handle: OpenHandle) -> None:
-        backend.set_fact(LIMITS + "q", Limits(concurrency=2).text())
+        backend.set_property(LIMITS + "q", Limits(concurrency=2).text())
         for _ in range(5):
             self.enqueue(backend)
         other = open_handle()
@@ -300,7 +300,7 @@ class QueuesSuite(Suite):
             other.close()
 
     def test_the_concurrency_of_a_key_holds_and_others_go_past(self, backend: Backend) -> None:
-        backend.set_fact(LIMITS + "q", Limits(per_key=1).text())
+        backend.set_property(LIMITS + "q", Limits(per_key=1).text())
         for name, key in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("n1", None), ("n2", None)):
             self.enqueue(backend, name, key=key)
         taken = self.claim(backend, 9)
@@ -309,7 +309,7 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 9) == ["a2"]
 
     def test_a_rate_is_never_exceeded_in_any_period(self, backend: Backend) -> None:
-        backend.set_fact(LIMITS + "q", Limits(rate=3, period=400_000).text())
+        backend.set_property(LIMITS + "q", Limits(rate=3, period=400_000).text())
         for _ in range(7):
             self.enqueue(backend)
         assert len(self.claim(backend, 2)) == 2
@@ -319,14 +319,14 @@ class QueuesSuite(Suite):
         assert len(self.claim(backend, 9)) == 3
 
     def test_limits_of_one_queue_do_not_touch_another(self, backend: Backend) -> None:
-        backend.set_fact(LIMITS + "slow", Limits(concurrency=1).text())
+        backend.set_property(LIMITS + "slow", Limits(concurrency=1).text())
         for queue in ("slow", "slow", "q", "q"):
             self.enqueue(backend, queue=queue)
         assert len(self.claim(backend, 9, queues=("slow", "q"))) == 3
 
     def test_a_global_limit_of_one_is_never_exceeded_by_many_at_once(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(3)]
-        handles[0].set_fact(LIMITS + "q", Limits(concurrency=1).text())
+        handles[0].set_property(LIMITS + "q", Limits(concurrency=1).text())
         names = {self.enqueue(handles[0]).id for _ in range(12)}
         active, most, guard = 0, 0, threading.Lock()
         done: set[str] = set()
@@ -409,7 +409,7 @@ class QueuesSuite(Suite):
         self.enqueue(backend, "later", due=3600 * SECOND)
         self.enqueue(backend, "taken", queue="other")
         self.claim(backend, queues=("other",))
-        backend.set_fact(LIMITS + "empty", Limits(concurrency=1).text())
+        backend.set_property(LIMITS + "empty", Limits(concurrency=1).text())
         assert [place.run for place in backend.places("q")] == ["now", "later"]
         assert [place.run for place in backend.places(limit=1)] == ["taken"] or len(backend.places(limit=1)) == 1
         place = backend.place("now")

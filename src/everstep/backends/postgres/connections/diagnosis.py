@@ -15,7 +15,7 @@ from everstep.errors import Damaged, EverstepError, NotAStore, ReadOnly
 
 TABLES = (
     "format", "counters", "feed_end", "manifest", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "messages", "pruned", "bases",
-    "tombstones", "facts", "workers", "tasks", "orders", "starts", "ticks", "feed_new", "feed",
+    "tombstones", "properties", "workers", "tasks", "orders", "starts", "ticks", "feed_new", "feed",
 )  # fmt: skip
 _NEVER_EMPTY = ("format", "counters", "feed_end", "manifest")
 _PRESENT = b"""

@@ -19,7 +19,7 @@ from everstep.backends.contract.recovery import Entry, Feed, Summary
 from everstep.backends.postgres.connections.connect import Address, Connection, Rows, execute
 from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import BUCKETS, FORMAT, MISSING, version_of
-from everstep.backends.postgres.rows import Values, fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres.rows import Values, property_from, pruned_from, record_from, run_from
 from everstep.errors import Damaged, NewerFormat, NotAStore, StoreUnreachable
 from everstep.records import MODULUS, ZERO, Base, Message, Pruned, Record, RunRow, Tag, Tombstone
 
@@ -173,8 +173,8 @@ class PostgresWreck:
             return Feed(None, max(end, 0))
         return Feed(entries, end, heads)
 
-    def facts(self, deep: bool) -> dict[str, str]:
-        return dict(self._made(fact_from, self._all("facts")))
+    def properties(self, deep: bool) -> dict[str, str]:
+        return dict(self._made(property_from, self._all("properties")))
 
     def close(self) -> None:
         self._connection.close()

@@ -20,7 +20,7 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import begin_new
 from everstep.backends.postgres.rows import Values, items_of, record_values, run_values
 from everstep.clock import clock
-from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone, property_check
 
 _AT_ONCE = 1000
 
@@ -89,9 +89,9 @@ class PostgresBuilder:
         self._write("tombstone", [(t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)])
         self._total += int.from_bytes(t.check)
 
-    def fact(self, name: str, value: str) -> None:
-        check = fact_check(name, value)
-        self._write("fact", [(name, value, check)])
+    def add_property(self, name: str, value: str) -> None:
+        check = property_check(name, value)
+        self._write("property", [(name, value, check)])
         self._total += int.from_bytes(check)
 
     def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:

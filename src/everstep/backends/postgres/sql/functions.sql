@@ -410,15 +410,15 @@ END
 $$;
 
 -- Set a property; a null value removes it.
-CREATE OR REPLACE FUNCTION {schema}.set_fact(p_bucket smallint, p_name text, p_value text, p_check bytea) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}.set_property(p_bucket smallint, p_name text, p_value text, p_check bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_old bytea;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('{schema} fact ' || p_name, 0));
-    DELETE FROM {schema}.facts WHERE name = p_name RETURNING "check" INTO v_old;
+    PERFORM pg_advisory_xact_lock(hashtextextended('{schema} property ' || p_name, 0));
+    DELETE FROM {schema}.properties WHERE name = p_name RETURNING "check" INTO v_old;
     IF p_value IS NOT NULL THEN
-        INSERT INTO {schema}.facts (name, value, "check") VALUES (p_name, p_value, p_check);
+        INSERT INTO {schema}.properties (name, value, "check") VALUES (p_name, p_value, p_check);
     END IF;
     PERFORM {schema}.count(
         p_bucket,

@@ -166,13 +166,13 @@ WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number <= %s ORDER 
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM {schema}.tombstones
 WHERE pk > %s ORDER BY pk LIMIT %s
 
--- name: facts
+-- name: properties
 -- All properties whose names begin with a prefix.
-SELECT name, value, "check" FROM {schema}.facts WHERE starts_with(name, %s) ORDER BY name
+SELECT name, value, "check" FROM {schema}.properties WHERE starts_with(name, %s) ORDER BY name
 
--- name: fact
+-- name: property
 -- The property with a name.
-SELECT name, value, "check" FROM {schema}.facts WHERE name = %s
+SELECT name, value, "check" FROM {schema}.properties WHERE name = %s
 
 -- name: census
 -- The manifest and all its parts, as one snapshot: (what, number, digest, positions of deleted runs).
@@ -185,7 +185,7 @@ UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.tags
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.messages
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.pruned
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.bases
-UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.facts
+UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.properties
 
 -- name: metas
 -- The rows that listings by tag and meta use, and their sources: (run, tags, meta, listed tags, listed items).

@@ -46,9 +46,9 @@ INSERT INTO {schema}.chunks (family, digest, bucket, stamp, frame) VALUES (%s, %
 INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
--- name: fact
+-- name: property
 -- A property of the store.
-INSERT INTO {schema}.facts (name, value, "check") VALUES (%s, %s, %s)
+INSERT INTO {schema}.properties (name, value, "check") VALUES (%s, %s, %s)
 
 -- name: feed
 -- Some records of a run, with the position of the last of them.

@@ -142,7 +142,7 @@ CREATE TABLE {schema}.tombstones (
     "check" bytea NOT NULL
 );
 
-CREATE TABLE {schema}.facts (
+CREATE TABLE {schema}.properties (
     name text COLLATE "C" PRIMARY KEY,
     value text NOT NULL,
     "check" bytea NOT NULL

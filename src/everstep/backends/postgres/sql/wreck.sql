@@ -68,9 +68,9 @@ SELECT frame FROM {schema}.chunks WHERE family = %s AND digest = %s
 -- A chunk of any other family.
 SELECT frame FROM {schema}.chunks WHERE family <> %s AND digest = %s LIMIT 3
 
--- name: facts
+-- name: properties
 -- The properties of the store.
-SELECT name, value, "check" FROM {schema}.facts
+SELECT name, value, "check" FROM {schema}.properties
 
 -- name: manifest
 -- All buckets of the manifest.

@@ -163,7 +163,7 @@ def _of_index(values: list[Any]) -> Iterator[tuple[str, Any]]:
         case [int() as run, int() as number, str()] if run < _EPOCH > number:
             yield "tag_names", run
         case [str(), str(), bytes()]:
-            yield "facts", 0
+            yield "properties", 0
         case [str(), int() as run]:
             yield "names", run
         case [bytes(), int() as run]:

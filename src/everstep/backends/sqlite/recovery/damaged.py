@@ -27,8 +27,8 @@ from everstep.backends.sqlite.recovery.pages import Pages
 from everstep.backends.sqlite.rows import (
     Values,
     base_from,
-    fact_from,
     message_from,
+    property_from,
     pruned_from,
     record_from,
     run_from,
@@ -248,10 +248,11 @@ class SqliteWreck:
                 return entries
         return None
 
-    def facts(self, deep: bool) -> dict[str, str]:
+    def properties(self, deep: bool) -> dict[str, str]:
         return dict(
             self._made(
-                lambda values: fact_from(values, self._seal), [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]
+                lambda values: property_from(values, self._seal),
+                [*self._all("properties"), *(self._carved("properties", 0, live=True) if deep else ())],
             )
         )
 

@@ -25,8 +25,8 @@ from everstep.backends.sqlite.files.parts import PARTS
 from everstep.backends.sqlite.rows import (
     Values,
     base_values,
-    fact_values,
     message_values,
+    property_values,
     pruned_values,
     record_values,
     run_values,
@@ -34,14 +34,14 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, fact_check, unkeyed
+from everstep.records import MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
 _PARTS = {
     "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
     "add_message": PARTS["messages"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
-    "add_tombstone": PARTS["tombstones"], "set_fact": PARTS["facts"], "add_task": PARTS["queues"],
+    "add_tombstone": PARTS["tombstones"], "set_property": PARTS["properties"], "add_task": PARTS["queues"],
 }  # fmt: skip
 
 
@@ -123,13 +123,13 @@ class SqliteBuilder:
         self._write("add_tombstone", [tombstone_values(tombstone)])
         self._total += int.from_bytes(tombstone.check)
 
-    def fact(self, name: str, value: str) -> None:
-        self._write("set_fact", [fact_values(name, value, self._seal)])
-        self._total += int.from_bytes(fact_check(name, value, self._seal))
+    def add_property(self, name: str, value: str) -> None:
+        self._write("set_property", [property_values(name, value, self._seal)])
+        self._total += int.from_bytes(property_check(name, value, self._seal))
 
     def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
         if self._seal is not unkeyed:
-            self.fact(SEALED, "keyed")
+            self.add_property(SEALED, "keyed")
         writer = FeedWriter()
         for entry in feed:
             writer.add(*entry)

@@ -46,7 +46,7 @@ SELECT count(*) FROM runs
 
 -- name: forgotten
 -- The positions of deleted runs whose tombstones were dropped.
-SELECT value FROM facts WHERE substr(name, 1, length(?1)) = ?1
+SELECT value FROM properties WHERE substr(name, 1, length(?1)) = ?1
 
 -- name: count_tombstones
 -- How many runs were deleted.
@@ -58,7 +58,7 @@ SELECT "check" FROM runs
 UNION ALL SELECT "check" FROM tags
 UNION ALL SELECT "check" FROM messages
 UNION ALL SELECT "check" FROM pruned
-UNION ALL SELECT "check" FROM facts
+UNION ALL SELECT "check" FROM properties
 UNION ALL SELECT "check" FROM bases
 UNION ALL SELECT "check" FROM tombstones
 

@@ -188,13 +188,13 @@ SELECT key, number, at, body, "check" FROM bases WHERE run = ? AND number <= ? O
 -- The tombstones of deleted runs, beyond a position.
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones WHERE pk > ? ORDER BY pk LIMIT ?
 
--- name: fact
+-- name: property
 -- The property with a name.
-SELECT name, value, "check" FROM facts WHERE name = ?
+SELECT name, value, "check" FROM properties WHERE name = ?
 
--- name: facts
+-- name: properties
 -- All properties whose names begin with a prefix.
-SELECT name, value, "check" FROM facts WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
+SELECT name, value, "check" FROM properties WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
 
 -- name: schema
 -- Every table and index; as bytes, because a damaged name may not be valid text.
@@ -223,7 +223,7 @@ SELECT total FROM manifest WHERE pk = 1
 -- name: all_checks
 -- All checks that the sum in the manifest is made of.
 SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM messages UNION ALL SELECT "check" FROM pruned
-UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
+UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM properties
 
 -- name: task_queue
 -- The queue of a run that has a queue entry.

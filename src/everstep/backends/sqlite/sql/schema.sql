@@ -183,10 +183,10 @@ CREATE TABLE tombstones (
     "check" BLOB NOT NULL
 ) STRICT;
 
--- part: facts
+-- part: properties
 -- Created with the first property.
 
-CREATE TABLE facts (
+CREATE TABLE properties (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL,
     "check" BLOB NOT NULL

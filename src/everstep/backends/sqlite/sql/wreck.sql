@@ -42,9 +42,9 @@ SELECT pk, total, runs, next, latest, feed, fed, writes, identity, parts FROM ma
 -- The part of the feed that begins before a position.
 SELECT first, entries FROM feed WHERE first < ? ORDER BY first DESC LIMIT 1
 
--- name: facts
+-- name: properties
 -- The properties of the store.
-SELECT name, value, "check" FROM facts
+SELECT name, value, "check" FROM properties
 
 -- name: format
 -- The format in the header of the file.

@@ -120,13 +120,13 @@ DELETE FROM feed WHERE first = ?
 -- Remove tombstones between two positions that are older than a time.
 DELETE FROM tombstones WHERE pk BETWEEN ? AND ? AND at < ? RETURNING pk, "check"
 
--- name: set_fact
+-- name: set_property
 -- Set a property.
-INSERT INTO facts (name, value, "check") VALUES (?, ?, ?)
+INSERT INTO properties (name, value, "check") VALUES (?, ?, ?)
 
--- name: take_fact
+-- name: take_property
 -- Remove a property; return its check for the manifest.
-DELETE FROM facts WHERE name = ? RETURNING "check"
+DELETE FROM properties WHERE name = ? RETURNING "check"
 
 -- name: add_tag
 -- Add one tag; an existing one stays unchanged.
