@@ -567,7 +567,7 @@ def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tu
 
 def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them lies in a page that looks as if it were in use."""
-    from everstep.backends.sqlite.recovery.damaged import SqliteWreck
+    from everstep.backends.sqlite.recovery.damaged import DamagedSqliteStore
 
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
@@ -576,11 +576,11 @@ def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monke
         store.delete("other")
         with store.run("r", state={"n": 1}) as run:
             run.checkpoint()
-    monkeypatch.setattr(SqliteWreck, "places", lambda self, deep: [1, 2])
-    monkeypatch.setattr(SqliteWreck, "tombstones", lambda self, deep: [])
+    monkeypatch.setattr(DamagedSqliteStore, "places", lambda self, deep: [1, 2])
+    monkeypatch.setattr(DamagedSqliteStore, "tombstones", lambda self, deep: [])
     for name in ("rows", "records", "tags", "messages", "pruned", "bases"):
-        original = getattr(SqliteWreck, name)
-        monkeypatch.setattr(SqliteWreck, name, lambda self, place, *rest, original=original: original(self, 2, *rest))
+        original = getattr(DamagedSqliteStore, name)
+        monkeypatch.setattr(DamagedSqliteStore, name, lambda self, place, *rest, original=original: original(self, 2, *rest))
     done, target = fixed(path)
     assert done.runs == 1
     assert query(target, "SELECT pk, id FROM runs") == [(2, "r")]

@@ -1,6 +1,6 @@
 """The methods that repair needs: read everything that may be left of a damaged store, and build a new one. The docstrings are the contract.
 
-A damaged store (`Wreck`) returns candidates, never proof: the caller checks every digest. It never changes the source. With `deep`, it
+A damaged store (`DamagedStore`) returns candidates, never proof: the caller checks every digest. It never changes the source. With `deep`, it
 also reads rows that the engine does not find, from everything that its files still hold, including older versions. A candidate is then
 *live* if it belongs to the store as it is now. The first candidate is the most likely one.
 """
@@ -42,7 +42,7 @@ class Feed(Shape):
     ends: dict[int, int] = field(default_factory=dict)
 
 
-class Wreck(Protocol):
+class DamagedStore(Protocol):
     """A damaged store. Runs are identified by their position in the order of creation."""
 
     def summary(self, deep: bool) -> Summary:

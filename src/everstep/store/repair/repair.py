@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 
 from everstep.backends.contract.queues import LIMITS
-from everstep.backends.contract.recovery import Builder, Entry, Feed, Summary, Wreck
+from everstep.backends.contract.recovery import Builder, DamagedStore, Entry, Feed, Summary
 from everstep.backends.deleted_places import PREFIX, unpack
-from everstep.backends.registry import open_builder, open_wreck, shown
+from everstep.backends.registry import open_builder, open_damaged, shown
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
@@ -39,11 +39,11 @@ def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str]
     """Repair a store that has its own seal and framer; the new one gets the same."""
     builder = open_builder(target, seal)
     try:
-        wreck = open_wreck(source, builder.private, seal)
+        damaged = open_damaged(source, builder.private, seal)
         try:
-            return _Repair(wreck, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
+            return _Repair(damaged, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
         finally:
-            wreck.close()
+            damaged.close()
     except OSError as error:  # of the private copy
         raise StoreError(
             f"{shown(source)} cannot be repaired: the operating system reported {error}",
@@ -54,7 +54,7 @@ def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str]
 
 
 class _Repair(Shape):
-    wreck: Wreck
+    source: DamagedStore
     builder: Builder
     out: Repaired
     healer: Healer
@@ -68,18 +68,18 @@ class _Repair(Shape):
     _written: dict[bytes, set[bytes]] = field(default_factory=dict)
 
     def all(self) -> Repaired:
-        self.summary = self.wreck.summary(False)
+        self.summary = self.source.summary(False)
         deep = not self._adds_up()
         if deep:
-            self.summary = self.wreck.summary(True)
-        self.feed = self.wreck.feed(deep)
+            self.summary = self.source.summary(True)
+        self.feed = self.source.feed(deep)
         self._read_tombstones(deep)
-        properties = self.wreck.properties(deep)
+        properties = self.source.properties(deep)
         self._forgotten = {
             place for name, value in properties.items() if name.startswith(PREFIX) for part in unpack(value) for place in part
         }
-        places = _dense({*self.wreck.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
-        finder = Finder(self.wreck, self.feed, deep, self.healer)
+        places = _dense({*self.source.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
+        finder = Finder(self.source, self.feed, deep, self.healer)
         for place in reversed(places):  # newest first: if two runs have the same id, the older one was deleted
             if place not in self.tombstones and place not in self._forgotten:
                 self._run(place, finder)
@@ -97,22 +97,22 @@ class _Repair(Shape):
 
     def _adds_up(self) -> bool:
         """Whether everything that the engine finds matches the manifest: then no run, tag or message is missing."""
-        total, wreck, seal = ZERO, self.wreck, self.healer.seal
-        stones = wreck.tombstones(False)
+        total, source, seal = ZERO, self.source, self.healer.seal
+        stones = source.tombstones(False)
         if self.summary.total is None or any(stone.digest(self.healer.seal) != stone.check for stone in stones):
             return False
-        for place in wreck.places(False):
-            rows = wreck.rows(place, False)
-            beside: list[Checked] = [*wreck.tags(place, False), *wreck.messages(place, False), *wreck.pruned(place, False)]
-            beside += wreck.bases(place, False)
+        for place in source.places(False):
+            rows = source.rows(place, False)
+            beside: list[Checked] = [*source.tags(place, False), *source.messages(place, False), *source.pruned(place, False)]
+            beside += source.bases(place, False)
             if not rows or rows[0][0].digest(seal) != rows[0][0].check or any(thing.digest(seal) != thing.check for thing in beside):
                 return False
             total = shift(total, (), [rows[0][0].check, *(thing.check for thing in beside)])
-        properties = [property_check(name, value, seal) for name, value in wreck.properties(False).items()]
+        properties = [property_check(name, value, seal) for name, value in source.properties(False).items()]
         return shift(total, (), [*(stone.check for stone in stones), *properties]) == self.summary.total
 
     def _read_tombstones(self, deep: bool) -> None:
-        for stone in self.wreck.tombstones(deep):
+        for stone in self.source.tombstones(deep):
             good = stone if stone.digest(self.healer.seal) == stone.check else self.healer.row(stone)
             if good is not None:
                 self.tombstones.setdefault(good.place, good)
@@ -166,8 +166,8 @@ class _Repair(Shape):
         self.builder.finish(last, self.summary.last if self.summary.last in self._heads else None, self._entries())
 
     def _tell_of_a_run(self, place: int, deep: bool) -> None:
-        names = [name for name in self.wreck.names(place) if name not in self._ids] if deep else []
-        if names and self.wreck.alive(place):
+        names = [name for name in self.source.names(place) if name not in self._ids] if deep else []
+        if names and self.source.alive(place):
             self.out.lost.append(Loss(names[0], "run", "neither its row nor its first records can be proved", name=f"number {place}"))
         elif self.summary.buries:
             self.out.lost.append(Loss(None, "run", "neither the run nor its tombstone was found", name=f"number {place}"))

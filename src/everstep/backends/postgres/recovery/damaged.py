@@ -38,12 +38,12 @@ _OWNERS = (
 )
 
 
-class PostgresWreck:
+class DamagedPostgresStore:
     """A store in PostgreSQL that may be damaged."""
 
     def __init__(self, url: str) -> None:
         self._address = Address(url)
-        self._sql = self._address.load("wreck")
+        self._sql = self._address.load("damaged")
         self._connection = self._address.connect(seconds=0)
         self._elsewhere = _ELSEWHERE
         try:

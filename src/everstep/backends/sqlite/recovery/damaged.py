@@ -40,12 +40,12 @@ from everstep.fields import replace
 from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 T = TypeVar("T")
-_SQL = sql_files.load("sqlite", "wreck")
+_SQL = sql_files.load("sqlite", "damaged")
 _MOST_PLACES = (1 << 32) - 1
 _PATIENCE = 150  # failed reads of one range before the rest of it is left to the carver
 
 
-class SqliteWreck:
+class DamagedSqliteStore:
     """A store file that may be damaged in any way."""
 
     def __init__(self, source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> None:
