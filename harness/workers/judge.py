@@ -16,8 +16,8 @@ from everstep.runtime.outcome import recorded
 from everstep.store.journal.entries import said_in
 from everstep.store.load import unproved
 from everstep.store.refs import find_run
-from harness.workers import ledger as ledgers
-from harness.workers.ledger import Line
+from harness.workers import effects
+from harness.workers.effects import Line
 
 _LAST = 2**31 - 2
 
@@ -39,7 +39,7 @@ class Verdict:
 
 def judge(store: Store, path: Path, runs: list[str], steps: int, killed: set[int] | None = None) -> Verdict:
     """Judge a store. `killed`: the killed processes, if nothing else was broken: then only their steps may have run again."""
-    verdict, lines = Verdict(), ledgers.read(path)
+    verdict, lines = Verdict(), effects.read(path)
     for run in runs:
         _judge_run(store, run, steps, lines, killed, verdict)
     strange = {run for run, _ in lines} - set(runs)

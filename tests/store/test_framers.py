@@ -99,7 +99,7 @@ def fill(store: everstep.Store, folder: Path) -> None:
         store.enqueue(child, 21, id="ordered", connection=connection)
     connection.close()
     with store.run("paying") as run:
-        add = everstep.step(transactional=folder / "ledger.db")(_pay)
+        add = everstep.step(transactional=folder / "results.db")(_pay)
         add(5)
 
 

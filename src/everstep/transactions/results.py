@@ -13,11 +13,11 @@ import os
 from pathlib import Path
 from threading import RLock
 
-from everstep.backends.contract.transactions import Ledger
+from everstep.backends.contract.transactions import StepResults
 from everstep.errors import InvalidArgument
 
 _POSTGRES = ("postgresql://", "postgres://")
-_open: dict[str, Ledger] = {}
+_open: dict[str, StepResults] = {}
 _lock = RLock()
 
 
@@ -40,7 +40,7 @@ def address_of(place: object) -> str:
 _REMEDY = "Pass True for the database of the store, the path of a SQLite file, or postgresql://user@host/database."
 
 
-def open_results(address: str) -> Ledger:
+def open_results(address: str) -> StepResults:
     """Return the step results at an address; one object for each address in a process."""
     with _lock:
         if address not in _open:
@@ -48,7 +48,7 @@ def open_results(address: str) -> Ledger:
         return _open[address]
 
 
-def _made(address: str) -> Ledger:
+def _made(address: str) -> StepResults:
     if not address.startswith(_POSTGRES):
         from everstep.transactions.sqlite import SqliteResults
 

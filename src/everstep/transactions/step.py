@@ -20,7 +20,7 @@ from ormsgpack import packb, unpackb
 
 from everstep.backends.contract.capability import has
 from everstep.backends.contract.core import Commit, Committed
-from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
+from everstep.backends.contract.transactions import Session, StepResults, Transaction, Transactional, Undone
 from everstep.clock import clock
 from everstep.errors import (
     AttemptLost,
@@ -104,7 +104,7 @@ class Beside:
 
     inside = False
 
-    def __init__(self, results: Ledger, session: Session, ticket: Ticket):
+    def __init__(self, results: StepResults, session: Session, ticket: Ticket):
         self._session: Session | None = session
         self._results = results
         self.connection = session.connection
@@ -142,7 +142,7 @@ class Beside:
 Work = InStore | Beside
 
 
-def taken(results: Ledger) -> list[tuple[bytes, str]]:
+def taken(results: StepResults) -> list[tuple[bytes, str]]:
     """Return the rows that may be deleted, and remove them from the list."""
     found = []
     with suppress(IndexError):
@@ -204,7 +204,7 @@ def _open_work(ticket: Ticket) -> Work:
         raise
 
 
-def _entered(run: Attempt, place: str) -> Ledger:
+def _entered(run: Attempt, place: str) -> StepResults:
     """Return the step results of a database, with earlier attempts at this run fenced off."""
     results, (row, _) = open_results(place), run.live()
     if place not in run.databases:
@@ -220,7 +220,7 @@ def close_to_earlier(ticket: Ticket) -> None:
         _entered(ticket.run, ticket.options.transactional.place)
 
 
-def _tidy(results: Ledger) -> None:
+def _tidy(results: StepResults) -> None:
     """Delete the rows that may be deleted. Best effort: a row that stays is harmless, and is deleted when its run is next executed."""
     done = taken(results)
     if done:
@@ -326,7 +326,7 @@ def _digest(run: Attempt, address: str, content: bytes) -> bytes:
     return sha256(b"everstep step 1\0" + run.live()[0].key + address.encode() + b"\0" + content).digest()
 
 
-def _opened(results: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
+def _opened(results: StepResults, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
     """Return the row of a step; raise if it does not match its digest."""
     run, address = ticket.run, ticket.address
     content, digest = bytes(kept[0]), bytes(kept[1])
@@ -352,6 +352,6 @@ def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
         return function(connection, *args, **kwargs)
 
 
-async def _acall_bare(results: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _acall_bare(results: StepResults, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with results.bare() as connection:
         return await function(connection, *args, **kwargs)
