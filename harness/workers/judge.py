@@ -45,9 +45,9 @@ def judge(store: Store, path: Path, runs: list[str], steps: int, killed: set[int
     strange = {run for run, _ in lines} - set(runs)
     if strange:
         verdict.fault(f"steps of runs that were never enqueued: {sorted(strange)[:3]}")
-    places = store.backend.places()
-    if places:
-        verdict.fault(f"{len(places)} runs are still in a queue, such as {places[0]}")
+    entries = store.backend.queue_entries()
+    if entries:
+        verdict.fault(f"{len(entries)} runs are still in a queue, such as {entries[0]}")
     report = store.verify("full")
     if not report.ok:
         verdict.fault(f"the store does not verify: {report}")

@@ -120,7 +120,7 @@ def read_all(backend: SqliteBackend) -> list[Any]:
     return [
         runs, backend.tags("r"), backend.messages("r"), backend.due(2**60), backend.feed(0, 1000), backend.feed_end(), backend.families(),
         backend.chunk_sizes(family), backend.chunks(family, [bytes(32)]), backend.pruned("r"), backend.bases("r"), backend.bases("r", 5),
-        backend.tombstones(), backend.properties(), backend.get_property("a"), backend.place("r"), backend.places(), backend.held_by("w"),
+        backend.tombstones(), backend.properties(), backend.get_property("a"), backend.queue_entry("r"), backend.queue_entries(), backend.held_by("w"),
         backend.twin(Task("q", 0, None, "d")), backend.next_ready(["q"]), backend.depths(), backend.check(), backend.census(),
         backend.checkpoints("r", Query()), backend.checkpoints("r", Query(tags=("t",))),
     ]  # fmt: skip
@@ -215,7 +215,7 @@ def test_processes_that_need_a_part_at_the_same_moment_make_it_once(path: Path) 
         process.communicate()
     backend = SqliteBackend(path)
     assert backend.check() == []
-    assert (len(backend.properties()), len(backend.tombstones()), len(backend.places())) == (6, 6, 6)
+    assert (len(backend.properties()), len(backend.tombstones()), len(backend.queue_entries())) == (6, 6, 6)
     assert [len(backend.runs(query)) for query in (Query(session="s"), Query(workflow="w"), Query(note="n"), Query(tags=("t",)))] == [6] * 4
     assert [len(backend.messages(f"p{n}")) for n in range(6)] == [1] * 6
     assert backend.census().total == backend.census().found_total

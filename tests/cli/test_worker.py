@@ -249,7 +249,7 @@ def test_a_terminal_has_a_live_table(farm: Shop) -> None:
         assert re.search(pattern, during), (pattern, during)
     assert during.count("imported") == screen.text.count("imported") == 1
     assert re.search(r"SIGINT: drained\nStopped: 2 taken, 1 succeeded, 1 released\n\Z", screen.text), screen.text
-    assert farm.json("show", "s1")["place"]["ready"] is not None
+    assert farm.json("show", "s1")["queue_entry"]["ready"] is not None
 
 
 def test_a_table_is_never_larger_than_its_terminal(farm: Shop) -> None:

@@ -310,7 +310,7 @@ def test_W8_hundreds_of_runs_are_created_in_one_round_trip(backend: Backend, wir
     before = wire.requests
     assert backend.create([wanted(f"n{n}") for n in range(300)]) == [True] * 300
     assert wire.requests <= before + 20  # sent without waiting: large ones go in parts, while the answers to the first come back
-    assert len(backend.places()) == 300
+    assert len(backend.queue_entries()) == 300
 
 
 @pytest.mark.parametrize("where", ["request", "reply"])
@@ -320,5 +320,5 @@ def test_W8_runs_whose_creation_lost_its_connection_are_created_once(backend: Ba
         wire.cut = where
         assert backend.create([wanted(f"{where}{n}.{m}") for m in range(20)]) == [True] * 20
     assert wire.cuts == 5
-    assert len(backend.places()) == 100
+    assert len(backend.queue_entries()) == 100
     assert backend.manifest().runs == 101

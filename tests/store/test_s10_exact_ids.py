@@ -66,7 +66,7 @@ def fingerprint(store: everstep.Store) -> Any:
     backend, row = store.backend, store.backend.run(STORED)
     assert row is not None
     return (
-        row, backend.records(STORED, 1, 1_000), backend.tags(STORED), backend.messages(STORED), backend.place(STORED), backend.pruned(STORED),
+        row, backend.records(STORED, 1, 1_000), backend.tags(STORED), backend.messages(STORED), backend.queue_entry(STORED), backend.pruned(STORED),
         backend.holder(row), {name: value for name, value in backend.properties().items() if STORED in name},
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ def reads_of(store: everstep.Store) -> dict[str, Read]:
         "runs": _runs,
         "events": lambda store: list(map(repr, store.events())),
         "due": lambda store: store.due(),
-        "places": _places,
+        "queue entries": _queue_entries,
         "retention": lambda store: list(map(repr, filter(None, [store.get_retention()]))),
     }
     for filters in _filters(store):
@@ -40,11 +40,11 @@ def reads_of(store: everstep.Store) -> dict[str, Read]:
     return reads
 
 
-def _places(store: everstep.Store) -> Lines:
+def _queue_entries(store: everstep.Store) -> Lines:
     """Read the queue entries. An entry proves nothing, and nothing follows from it: a run is claimed by its row. It can be read, or is
     reported as damaged.
     """
-    store.backend.places()
+    store.backend.queue_entries()
     return []
 
 

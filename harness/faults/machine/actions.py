@@ -152,12 +152,12 @@ class Hands:
         freed: int = self.backend.free()
         return freed
 
-    def places(self) -> dict[str, tuple[int, str | None, bool, bool, int]]:
+    def queue_entries(self) -> dict[str, tuple[int, str | None, bool, bool, int]]:
         """Return priority, dedupe, whether it is ready now, whether a worker has it, and how many workers died with it."""
         now = clocks.clock.now_us()
         return {
             p.run: (p.task.priority, p.task.dedupe, p.ready is not None and p.ready <= now, p.worker is not None, p.deaths)
-            for p in self.backend.places()
+            for p in self.backend.queue_entries()
         }
 
     def _row(self, name: str) -> Any:

@@ -79,7 +79,7 @@ class Machine(QueueRules):
         for name, entry in self.model.runs.items():
             for number in range(1, len(entry.saved) + 1):
                 self._check(name, number)
-        self.check_places()
+        self.check_queue_entries()
         same(self._do("verify", "full"), "", "verify")
 
     def _do(self, what: str, *args: Any) -> Any:

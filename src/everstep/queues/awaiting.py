@@ -43,7 +43,7 @@ class _Wait(Shape):
 def is_over(store: Host, id: str) -> bool:
     """Whether a run has ended. A failed run that will be retried has not: it still has its queue entry."""
     row = store.backend.run(id)
-    return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.place(id) is None)
+    return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.queue_entry(id) is None)
 
 
 def check_timeout(timeout: float | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.contract.queues import Place
+from everstep.backends.contract.queues import QueueEntry
 from everstep.errors import EverstepError
 from everstep.fields import Shape
 from everstep.queues.presence import WorkerRecord, worker_records
@@ -56,15 +56,15 @@ def stranded(store: Host) -> list[Stranded]:
 
 def _queued(backend: Backend, alive: set[str]) -> Iterator[_Candidate]:
     """Yield the queued runs that no worker executes, except those that an operator paused."""
-    for place in backend.places():
-        if place.worker not in alive:
-            row = backend.run(place.run)
-            if row is not None and not _is_paused(backend, place):
-                yield _Candidate(row, place.task.queue)
+    for entry in backend.queue_entries():
+        if entry.worker not in alive:
+            row = backend.run(entry.run)
+            if row is not None and not _is_paused(backend, entry):
+                yield _Candidate(row, entry.task.queue)
 
 
-def _is_paused(backend: Backend, place: Place) -> bool:
-    return place.ready is None and any(message.name == "pause" for message in backend.messages(place.run))
+def _is_paused(backend: Backend, entry: QueueEntry) -> bool:
+    return entry.ready is None and any(message.name == "pause" for message in backend.messages(entry.run))
 
 
 def _outside(backend: Backend) -> Iterator[_Candidate]:
@@ -73,7 +73,7 @@ def _outside(backend: Backend) -> Iterator[_Candidate]:
     rows = [row for status in (Status.RUNNING, Status.WAITING) for _, row in backend.runs(Query(status=status.value))]
     rows += [row for run in sorted(failed) if (row := backend.run(run)) is not None and row.status == Status.FAILED]
     for row in rows:
-        if row.workflow is None or backend.place(row.id) is not None or backend.holder(row) is not None:
+        if row.workflow is None or backend.queue_entry(row.id) is not None or backend.holder(row) is not None:
             continue
         if row.status != Status.WAITING or not any(message.name == "pause" for message in backend.messages(row.id)):
             yield _Candidate(row, None)

@@ -86,7 +86,7 @@ _CERTAIN: dict[str, Any] = {
     "tags": lambda run, first=None, last=None: [],
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],
-    "place": lambda run: None,
+    "queue_entry": lambda run: None,
     "get_property": lambda name: None,
     "properties": lambda prefix="": {},
 }

@@ -16,7 +16,7 @@ from everstep import clock as clocks
 from everstep.backends import deleted_places
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
-from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
 from everstep.backends.memory.queues import Waiting
@@ -485,19 +485,19 @@ class MemoryBackend:
                 data.queues.free(run)
             return len(dead)
 
-    def place(self, run: str) -> Place | None:
+    def queue_entry(self, run: str) -> QueueEntry | None:
         data = self._open()
         with data.lock:
             entry = data.runs.get(run)
-            return None if entry is None or entry.waiting is None else entry.waiting.place_of(run)
+            return None if entry is None or entry.waiting is None else entry.waiting.entry_of(run)
 
     def held_by(self, worker: str) -> list[str]:
-        return [place.run for place in self.places() if place.worker == worker]
+        return [entry.run for entry in self.queue_entries() if entry.worker == worker]
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
         data = self._open()
         with data.lock:
-            return data.queues.places(list(data.runs.values()), queue)[:limit]
+            return data.queues.entries(list(data.runs.values()), queue)[:limit]
 
     def twin(self, task: Task) -> str | None:
         data = self._open()
@@ -505,16 +505,16 @@ class MemoryBackend:
             return self._twin(task)
 
     def _twin(self, task: Task) -> str | None:
-        known = self._data.queues.places(list(self._data.runs.values()), task.queue)
-        return next((place.run for place in known if task.dedupe is not None and place.task.dedupe == task.dedupe), None)
+        known = self._data.queues.entries(list(self._data.runs.values()), task.queue)
+        return next((entry.run for entry in known if task.dedupe is not None and entry.task.dedupe == task.dedupe), None)
 
     def next_ready(self, queues: Sequence[str]) -> int | None:
-        return min((place.ready for place in self.places() if place.task.queue in queues and place.ready is not None), default=None)
+        return min((entry.ready for entry in self.queue_entries() if entry.task.queue in queues and entry.ready is not None), default=None)
 
     def depths(self, minutes: int = 5) -> list[Depth]:
         data = self._open()
         with data.lock:
-            return data.queues.depths(data.queues.places(list(data.runs.values())), data.properties, minutes)
+            return data.queues.depths(data.queues.entries(list(data.runs.values())), data.properties, minutes)
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._open().queues.listen(ring)

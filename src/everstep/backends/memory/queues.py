@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from everstep import clock as clocks
-from everstep.backends.contract.queues import ENDED, LIMITS, Claim, Depth, Limits, Place, Room, Task, settled
+from everstep.backends.contract.queues import ENDED, LIMITS, Claim, Depth, Limits, QueueEntry, Room, Task, settled
 from everstep.fields import Shape
 from everstep.records import Message, RunRow
 
@@ -25,8 +25,8 @@ class Waiting(Shape):
     deaths: int = 0
     seen: int = 0
 
-    def place_of(self, run: str) -> Place:
-        return Place(run, self.task, self.ready, self.worker, self.deaths)
+    def entry_of(self, run: str) -> QueueEntry:
+        return QueueEntry(run, self.task, self.ready, self.worker, self.deaths)
 
 
 class Entry(Protocol):
@@ -94,7 +94,7 @@ class MemoryQueues:
             (r for r in ready if r.waiting.ready <= now), key=lambda r: (-r.waiting.task.priority, r.waiting.ready, r.waiting.order)
         )
 
-    def places(self, runs: Sequence[Any], queue: str | None = None) -> list[Place]:
+    def entries(self, runs: Sequence[Any], queue: str | None = None) -> list[QueueEntry]:
         found = [run for run in runs if run.waiting is not None and queue in (None, run.waiting.task.queue)]
         late = 1 << 63
         found.sort(
@@ -105,22 +105,22 @@ class MemoryQueues:
                 r.waiting.order,
             )
         )
-        return [run.waiting.place_of(run.row.id) for run in found]
+        return [run.waiting.entry_of(run.row.id) for run in found]
 
-    def depths(self, places: Sequence[Place], properties: dict[str, str], minutes: int) -> list[Depth]:
+    def depths(self, entries: Sequence[QueueEntry], properties: dict[str, str], minutes: int) -> list[Depth]:
         now = clocks.clock.now_us()
         minute = now // _MINUTE
-        names = {place.task.queue for place in places} | {name.removeprefix(LIMITS) for name in properties if name.startswith(LIMITS)}
+        names = {entry.task.queue for entry in entries} | {name.removeprefix(LIMITS) for name in properties if name.startswith(LIMITS)}
         names |= {queue for queue, at in self._ticks if at > minute - minutes}
-        return [self._depth(name, [p for p in places if p.task.queue == name], now, minutes) for name in sorted(names)]
+        return [self._depth(name, [p for p in entries if p.task.queue == name], now, minutes) for name in sorted(names)]
 
-    def _depth(self, queue: str, places: list[Place], now: int, minutes: int) -> Depth:
-        ready = [p.ready for p in places if p.ready is not None and p.ready <= now]
-        later = sum(p.ready is not None and p.ready > now for p in places)
-        running = sum(p.worker is not None for p in places)
+    def _depth(self, queue: str, entries: list[QueueEntry], now: int, minutes: int) -> Depth:
+        ready = [p.ready for p in entries if p.ready is not None and p.ready <= now]
+        later = sum(p.ready is not None and p.ready > now for p in entries)
+        running = sum(p.worker is not None for p in entries)
         ticks = [self._ticks.get((queue, now // _MINUTE - back), {}) for back in range(minutes)]
         counts = [[tick.get(name, 0) for name in _TICKS] for tick in ticks]
-        return Depth(queue, len(ready), later, len(places) - len(ready) - later - running, running, min(ready, default=None), counts)
+        return Depth(queue, len(ready), later, len(entries) - len(ready) - later - running, running, min(ready, default=None), counts)
 
     def ticks(self) -> dict[tuple[str, int], dict[str, int]]:
         """Return the counts of each minute, as a copy."""

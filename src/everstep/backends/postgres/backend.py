@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.postgres import feed as feeds
@@ -337,15 +337,15 @@ class PostgresBackend:
         freed: int = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["free"], values)[0][0])
         return freed
 
-    def place(self, run: str) -> Place | None:
-        found = self._rows("place", run)
-        return queues.place_from(found[0]) if found else None
+    def queue_entry(self, run: str) -> QueueEntry | None:
+        found = self._rows("queue_entry", run)
+        return queues.entry_from(found[0]) if found else None
 
     def held_by(self, worker: str) -> list[str]:
         return [str(run) for (run,) in self._rows("held_by", worker)]
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
-        return [queues.place_from(row) for row in self._rows("places", queue, queue, limit)]
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
+        return [queues.entry_from(row) for row in self._rows("queue_entries", queue, queue, limit)]
 
     def twin(self, task: Task) -> str | None:
         found = self._rows("twin", task.queue, task.dedupe)

@@ -24,7 +24,7 @@ from contextlib import ExitStack
 import apsw
 
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
@@ -331,17 +331,17 @@ class SqliteBackend:
         freed: int = self._writer.call(self._queues.free, dead) if dead else 0
         return freed
 
-    def place(self, run: str) -> Place | None:
+    def queue_entry(self, run: str) -> QueueEntry | None:
         self._check_open()
-        return sqlite_queues.place(self._reader, run)
+        return sqlite_queues.queue_entry(self._reader, run)
 
     def held_by(self, worker: str) -> list[str]:
         self._check_open()
         return sqlite_queues.held_by(self._reader, worker)
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
         self._check_open()
-        return sqlite_queues.places(self._reader, queue, limit)
+        return sqlite_queues.queue_entries(self._reader, queue, limit)
 
     def twin(self, task: Task) -> str | None:
         self._check_open()

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from everstep.backends.contract.core import Commit
-from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task, gather
+from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Limits, QueueEntry, Room, Task, gather
 from everstep.backends.sqlite.leases import Leases
 from everstep.backends.sqlite.reader import SQL, Reader
 from everstep.backends.sqlite.rows import property_from, worker_from
@@ -146,20 +146,20 @@ def dead_holders(reader: Reader, alive: Callable[[Worker], bool]) -> list[str]:
     return [name for name, found in known.items() if not found or not alive(worker_from(found[0]))]
 
 
-def place_from(values: Any) -> Place:
+def entry_from(values: Any) -> QueueEntry:
     run, queue, priority, key, dedupe, ready, worker, deaths = values
-    return Place(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
+    return QueueEntry(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
 
 
-def places(reader: Reader, queue: str | None, limit: int | None) -> list[Place]:
+def queue_entries(reader: Reader, queue: str | None, limit: int | None) -> list[QueueEntry]:
     with reader.snapshot() as cursor:
-        return [place_from(values) for values in cursor.execute(SQL["places"], (queue, -1 if limit is None else limit))]
+        return [entry_from(values) for values in cursor.execute(SQL["queue_entries"], (queue, -1 if limit is None else limit))]
 
 
-def place(reader: Reader, run: str) -> Place | None:
+def queue_entry(reader: Reader, run: str) -> QueueEntry | None:
     with reader.snapshot() as cursor:
-        found = cursor.execute(SQL["place"], (run,)).fetchone()
-        return None if found is None else place_from(found)
+        found = cursor.execute(SQL["queue_entry"], (run,)).fetchone()
+        return None if found is None else entry_from(found)
 
 
 def held_by(reader: Reader, worker: str) -> list[str]:

@@ -206,7 +206,7 @@ class _Doctor:
                 if row.worker is not None and not driven:
                     seen.stale.append(row.id)
                 if (
-                    row.status == Status.RUNNING.value and not driven and self._backend.place(row.id) is None
+                    row.status == Status.RUNNING.value and not driven and self._backend.queue_entry(row.id) is None
                 ):  # otherwise a worker will resume it
                     seen.left.append(row.id)
             seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]

@@ -187,7 +187,7 @@ class _Check:
 
     def _other_entries(self) -> None:
         """Check the queue entries of runs that should have none."""
-        for entry in self._backend.places():
+        for entry in self._backend.queue_entries():
             if entry.run not in self._entries_checked:
                 self._queue_entry(entry.run)
 

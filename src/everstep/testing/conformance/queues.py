@@ -72,7 +72,7 @@ class QueuesSuite(Suite):
         self.enqueue(backend, "old", dedupe="x")
         asked = [self.wanted("a"), self.wanted("b", dedupe="x"), self.wanted("c", dedupe="y"), self.wanted("d", dedupe="y")]
         assert backend.create([*asked, self.wanted("old", queue="z")], ["old"]) == [True, False, True, False, False]
-        assert [place.run for place in backend.places()] == ["old", "a", "c"]
+        assert [entry.run for entry in backend.queue_entries()] == ["old", "a", "c"]
         assert backend.run("b") is None
         assert self.computed(backend) == backend.manifest().total
         assert backend.manifest().runs == 3
@@ -84,7 +84,7 @@ class QueuesSuite(Suite):
         for asked in (["a", "old", "b"], ["old", "a"], ["a", "b", "old"]):
             with pytest.raises(RunExists):
                 backend.create([self.wanted(name) for name in asked])
-            assert [place.run for place in backend.places()] == ["old"]
+            assert [entry.run for entry in backend.queue_entries()] == ["old"]
             assert backend.manifest().total == before == self.computed(backend)
         assert backend.create([self.wanted("a")]) == [True]
 
@@ -143,13 +143,13 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 3) == ["r69", "r139", "r148"]
         assert self.claimed(backend, 200, workflows=("w", "other")) == [name for name in names if name not in ("r69", "r139", "r148")]
 
-    def test_a_run_that_ended_has_no_place(self, backend: Backend) -> None:
+    def test_a_run_that_ended_has_no_queue_entry(self, backend: Backend) -> None:
         for status in ("succeeded", "cancelled", "failed"):
             row = self.enqueue(backend, status)
             (taken,) = self.claim(backend)
             self.end(backend, self.begin(backend, taken), status)
-            assert backend.place(row.id) is None
-        assert backend.places() == []
+            assert backend.queue_entry(row.id) is None
+        assert backend.queue_entries() == []
         assert self.claimed(backend) == []
 
     def test_a_run_that_waits_is_given_again_when_a_message_comes_or_is_due(self, backend: Backend) -> None:
@@ -157,9 +157,9 @@ class QueuesSuite(Suite):
         (taken,) = self.claim(backend)
         waiting = self.end(backend, self.begin(backend, taken), "waiting")
         assert self.claimed(backend) == []
-        place = backend.place(row.id)
-        assert place is not None
-        assert (place.ready, place.worker) == (None, None)
+        entry = backend.queue_entry(row.id)
+        assert entry is not None
+        assert (entry.ready, entry.worker) == (None, None)
         backend.post(new_message(waiting, "answer:editor", clocks.clock.now_us()), row.id)
         (again,) = self.claim(backend)
         assert again.id == row.id
@@ -224,7 +224,7 @@ class QueuesSuite(Suite):
 
     def test_a_deleted_run_leaves_its_queue(self, backend: Backend) -> None:
         backend.delete(self.enqueue(backend))
-        assert backend.places() == []
+        assert backend.queue_entries() == []
         assert self.claimed(backend) == []
 
     def test_a_run_of_a_dead_worker_is_freed_and_the_dead_one_is_fenced(self, backend: Backend) -> None:
@@ -261,9 +261,9 @@ class QueuesSuite(Suite):
         self.advance(backend, found.row)
         time.sleep(0.05)
         backend.free()
-        place = backend.place(row.id)
-        assert place is not None
-        assert (counted, place.deaths) == ([1, 2, 3], 1)
+        entry = backend.queue_entry(row.id)
+        assert entry is not None
+        assert (counted, entry.deaths) == ([1, 2, 3], 1)
 
     def test_many_who_ask_at_once_get_each_run_once(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(4)]
@@ -367,14 +367,14 @@ class QueuesSuite(Suite):
         assert backend.twin(Task("q", dedupe="mail 7")) is None
         self.enqueue(backend, "later", dedupe="mail 7")
 
-    def test_a_run_that_gets_its_place_later_takes_no_word_from_another(self, backend: Backend) -> None:
+    def test_a_run_that_gets_its_entry_later_takes_no_word_from_another(self, backend: Backend) -> None:
         first = self.enqueue(backend, dedupe="one")
         late = self.create(backend, "late", workflow="w")
         commit = next_commit(late, kind="status")
         commit.task = Task("q", 5, "k", "one")
         backend.commit(commit)
-        places = {place.run: place.task for place in backend.places("q")}
-        assert places == {"late": Task("q", 5, "k", None), first.id: Task("q", 0, None, "one")}
+        entries = {entry.run: entry.task for entry in backend.queue_entries("q")}
+        assert entries == {"late": Task("q", 5, "k", None), first.id: Task("q", 0, None, "one")}
 
     def test_of_many_doubles_at_once_one_gets_in(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(3)]
@@ -389,7 +389,7 @@ class QueuesSuite(Suite):
 
             with ThreadPoolExecutor(9) as pool:
                 assert sum(pool.map(enqueue, range(18))) == 1
-            assert len(handles[0].places()) == 1
+            assert len(handles[0].queue_entries()) == 1
         finally:
             for handle in handles:
                 handle.close()
@@ -404,17 +404,17 @@ class QueuesSuite(Suite):
         assert found["good"] is not None
         assert self.claimed(backend, 5, without=("bad",)) == []
 
-    def test_places_and_depths_tell_what_waits(self, backend: Backend) -> None:
+    def test_entries_and_depths_show_the_waiting_runs(self, backend: Backend) -> None:
         self.enqueue(backend, "now", priority=1, key="k", dedupe="d")
         self.enqueue(backend, "later", due=3600 * SECOND)
         self.enqueue(backend, "taken", queue="other")
         self.claim(backend, queues=("other",))
         backend.set_property(LIMITS + "empty", Limits(concurrency=1).text())
-        assert [place.run for place in backend.places("q")] == ["now", "later"]
-        assert [place.run for place in backend.places(limit=1)] == ["taken"] or len(backend.places(limit=1)) == 1
-        place = backend.place("now")
-        assert place is not None
-        assert place.task == Task("q", 1, "k", "d")
+        assert [entry.run for entry in backend.queue_entries("q")] == ["now", "later"]
+        assert [entry.run for entry in backend.queue_entries(limit=1)] == ["taken"] or len(backend.queue_entries(limit=1)) == 1
+        entry = backend.queue_entry("now")
+        assert entry is not None
+        assert entry.task == Task("q", 1, "k", "d")
         depths = {depth.queue: depth for depth in backend.depths(2)}
         assert set(depths) == {"q", "other", "empty"}
         assert (depths["q"].ready, depths["q"].later, depths["q"].running) == (1, 1, 0)
@@ -422,15 +422,15 @@ class QueuesSuite(Suite):
         assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
         assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
 
-    def test_a_message_to_a_run_whose_worker_died_leaves_its_place_ready_and_is_no_second_death(self, backend: Backend) -> None:
+    def test_a_message_to_a_run_whose_worker_died_leaves_its_entry_ready_and_is_not_a_second_death(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         dead = new_worker(seconds=-1)
         self.claim(backend, 1, dead)
         assert backend.free([dead.id]) == 1
         backend.post(new_message(row, "note"), row.id)
-        place = backend.place(row.id)
-        assert place is not None
-        assert (place.ready is not None, place.worker, place.deaths) == (True, None, 1)
+        entry = backend.queue_entry(row.id)
+        assert entry is not None
+        assert (entry.ready is not None, entry.worker, entry.deaths) == (True, None, 1)
         assert backend.free([dead.id]) == 0
         assert self.claimed(backend) == [row.id]
 

@@ -76,9 +76,9 @@ class SeveralRunsSuite(Suite):
 
         with pytest.raises(AlreadyQueued):
             backend.commit(queued("one"), queued("two"))
-        assert (backend.run("one"), backend.run("two"), backend.places()) == (None, None, [])
+        assert (backend.run("one"), backend.run("two"), backend.queue_entries()) == (None, None, [])
         assert backend.commit(queued("one"), Commit(new_run("three"), None)) == Committed(1, (0,))
-        assert [place.run for place in backend.places()] == ["one"]
+        assert [entry.run for entry in backend.queue_entries()] == ["one"]
 
     def test_a_run_and_its_fork_can_be_made_together(self, backend: Backend) -> None:
         row = new_run("origin")

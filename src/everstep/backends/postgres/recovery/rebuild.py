@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from everstep.backends.columns import pack_ranges
-from everstep.backends.contract.queues import Task, placed
+from everstep.backends.contract.queues import Task, rebuilt_entry
 from everstep.backends.contract.recovery import Entry
 from everstep.backends.postgres.connections.connect import Address, execute
 from everstep.backends.postgres.connections.errors import translated
@@ -67,7 +67,7 @@ class PostgresBuilder:
         self._write("base", ((place, base.number, base.key, base.at, base.body, base.check) for base in bases))
         self._write("run_tag", ((tag, place) for tag in row.tags))
         self._write("run_meta", ((item, place) for item in items_of(row.meta)))
-        found = None if task is None else placed(row, messages, task, self._once, clock.now_us())
+        found = None if task is None else rebuilt_entry(row, messages, task, self._once, clock.now_us())
         if found is not None:
             kept = found.task
             self._write("task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe, found.ready, found.worker)])

@@ -201,7 +201,7 @@ UNION ALL SELECT 'message ' || name || ' is for run ' || run || ', which is not 
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'a prune mark is for run ' || run || ', which is not there' FROM {schema}.pruned WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'an added base is for run ' || run || ', which is not there' FROM {schema}.bases WHERE run NOT IN (SELECT pk FROM {schema}.runs)
-UNION ALL SELECT 'a place in queue ' || queue || ' is for run ' || run || ', which is not there' FROM {schema}.tasks
+UNION ALL SELECT 'an entry in queue ' || queue || ' is for run ' || run || ', which is not there' FROM {schema}.tasks
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'run number ' || pk || ' is there and has a tombstone' FROM {schema}.tombstones WHERE pk IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run number ' || r.pk || ', which has ' || r.head_seq
@@ -243,12 +243,12 @@ SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'c
 -- How many rows the tables have, and how many dead ones.
 SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables WHERE schemaname = %s
 
--- name: place
+-- name: queue_entry
 -- The queue entry of one run.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths
 FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE r.id = %s
 
--- name: places
+-- name: queue_entries
 -- All queue entries, or those of one queue, in the order of claiming.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run
 WHERE %s::text IS NULL OR t.queue = %s ORDER BY t.queue, t.priority DESC, t.ready NULLS LAST, t.run LIMIT %s

@@ -14,7 +14,7 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.contract.query_semantics import meta_scalars
-from everstep.backends.contract.queues import Task, placed
+from everstep.backends.contract.queues import Task, rebuilt_entry
 from everstep.backends.contract.recovery import Entry
 from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import FeedWriter
@@ -110,7 +110,7 @@ class SqliteBuilder:
         self._total += sum(map(int.from_bytes, [*checks, mark.check] if mark is not None else checks))
 
     def _place(self, place: int, row: RunRow, messages: Iterable[Message], task: Task) -> None:
-        found = placed(row, messages, task, self._once, clock.now_us())
+        found = rebuilt_entry(row, messages, task, self._once, clock.now_us())
         if found is not None:
             kept = found.task
             self._write("add_task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe)])

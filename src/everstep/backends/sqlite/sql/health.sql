@@ -21,7 +21,7 @@ SELECT 'a prune mark is for run ' || run || ', which is not there' FROM pruned W
 UNION ALL
 SELECT 'an added base is for run ' || run || ', which is not there' FROM bases WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
-SELECT 'a place in queue ' || queue || ' is for run ' || run || ', which is not there' FROM tasks WHERE run NOT IN (SELECT pk FROM runs)
+SELECT 'an entry in queue ' || queue || ' is for run ' || run || ', which is not there' FROM tasks WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
 SELECT 'run number ' || pk || ' is there and has a tombstone' FROM tombstones WHERE pk IN (SELECT pk FROM runs)
 UNION ALL

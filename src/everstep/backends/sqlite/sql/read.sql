@@ -237,11 +237,11 @@ SELECT name, due FROM messages WHERE run = ?
 -- The run that has an entry in a queue with the same `dedupe`.
 SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.queue = ? AND t.dedupe = ?
 
--- name: place
+-- name: queue_entry
 -- The queue entry of one run.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run WHERE r.id = ?
 
--- name: places
+-- name: queue_entries
 -- All queue entries, or those of one queue, in the order of claiming.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run
 WHERE ?1 IS NULL OR t.queue = ?1 ORDER BY t.queue, t.priority DESC, t.ready IS NULL, t.ready, t.run LIMIT ?2
