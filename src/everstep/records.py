@@ -358,10 +358,10 @@ class Base(Shape, frozen=True):
 class Tombstone(Shape, frozen=True):
     """The row that remains of a deleted run, so that the manifest can tell a deleted run from a vanished one.
 
-    `place` is the run's position in the order of creation. For a run that repair could not identify, only the position is known.
+    `pk` is the run's position in the order of creation. For a run that repair could not identify, only the position is known.
     """
 
-    place: int
+    pk: int
     id: str
     key: bytes
     family: bytes
@@ -373,18 +373,18 @@ class Tombstone(Shape, frozen=True):
     check: bytes = ZERO
 
     @classmethod
-    def of(cls, place: int, row: RunRow, at: int, seal: Seal = unkeyed) -> Tombstone:
-        bare = cls(place, row.id, row.key, row.family, row.created_at, at, row.head_seq, row.head_digest, row.checkpoints)
+    def of(cls, pk: int, row: RunRow, at: int, seal: Seal = unkeyed) -> Tombstone:
+        bare = cls(pk, row.id, row.key, row.family, row.created_at, at, row.head_seq, row.head_digest, row.checkpoints)
         return replace(bare, check=bare.digest(seal))
 
     @classmethod
-    def unknown(cls, place: int, at: int, seal: Seal = unkeyed) -> Tombstone:
-        bare = cls(place, "", b"", b"", 0, at, 0, ZERO, 0)
+    def unknown(cls, pk: int, at: int, seal: Seal = unkeyed) -> Tombstone:
+        bare = cls(pk, "", b"", b"", 0, at, 0, ZERO, 0)
         return replace(bare, check=bare.digest(seal))
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
         return seal(
-            packb([self.place, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
+            packb([self.pk, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
         )
 
 

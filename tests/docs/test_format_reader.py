@@ -385,9 +385,9 @@ class Store:
         ]
 
 
-def listed(places: str) -> list[int]:
+def listed(pks: str) -> list[int]:
     """The numbers in a text such as 2-4,8."""
-    parts = [part.split("-") for part in places.split(",")]
+    parts = [part.split("-") for part in pks.split(",")]
     return [pk for part in parts for pk in range(int(part[0]), int(part[-1]) + 1)]
 
 

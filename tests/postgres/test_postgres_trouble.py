@@ -59,7 +59,7 @@ def test_a_run_whose_creation_lost_its_wire_exists_once_and_is_ours(backend: Bac
     wire.cut = where
     row = create(backend, "r")
     prove(backend, row)
-    assert backend.manifest().places == 2
+    assert backend.manifest().created == 2
     with pytest.raises(RunExists):
         create(backend, "r")
 
@@ -273,7 +273,7 @@ def test_a_refused_creation_is_refused_also_when_asked_twice(backend: Backend, w
         wire.cut = where
         with pytest.raises(RunExists):
             backend.commit(Commit(new_run("r"), None))
-    assert backend.manifest().places == 1
+    assert backend.manifest().created == 1
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"], ids=["refused-by-the-server", "refused-by-the-driver"])

@@ -41,7 +41,7 @@ except Exception as error: say(type(error).__name__)
 def whole(backend: Backend) -> None:
     census = backend.census()
     assert (census.total, census.runs) == (census.found_total, census.found_runs)
-    assert census.places == census.found_runs + census.tombstones
+    assert census.created == census.found_runs + census.tombstones
     assert backend.check() == []
 
 
@@ -133,7 +133,7 @@ def test_exactly_one_of_a_hundred_creates_an_id(place: str) -> None:
 
     with ThreadPoolExecutor(100) as pool:
         assert sum(pool.map(race, range(100))) == 1
-    assert handles[0].manifest().places == 1
+    assert handles[0].manifest().created == 1
     whole(handles[0])
     for handle in handles:
         handle.close()

@@ -115,10 +115,10 @@ def _copied(data: Any) -> Any:
     with data.lock:
         for name, run in data.runs.items():
             parts = {"tags": dict(run.tags), "messages": dict(run.messages), "bases": dict(run.bases), "pruned": run.pruned}
-            made.runs[name] = memory.Run(run.place, run.row, records=list(run.records), **parts)
+            made.runs[name] = memory.Run(run.pk, run.row, records=list(run.records), **parts)
         made.chunks, made.properties, made.tombstones = dict(data.chunks), dict(data.properties), list(data.tombstones)
         made.feed, made.fed = list(data.feed[: data.fed]), data.fed
-        made.writes, made.total, made.last, made.places = data.writes, data.total, data.last, data.places
+        made.writes, made.total, made.last, made.created = data.writes, data.total, data.last, data.created
     return made
 
 

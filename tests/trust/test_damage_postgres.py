@@ -181,7 +181,7 @@ FOUND_BY: list[tuple[tuple[Depth, ...], str]] = [
     *((QUICK, statement) for statement in (
         "UPDATE everstep.runs SET note = 'other' WHERE pk = 1", "DELETE FROM everstep.runs WHERE pk = 1", "UPDATE everstep.tags SET at = at + 1",
         "DELETE FROM everstep.messages", "UPDATE everstep.tombstones SET id = 'x'", "UPDATE everstep.properties SET value = 'x'",
-        "UPDATE everstep.pruned SET freed = freed + 1", "DELETE FROM everstep.bases", "UPDATE everstep.counters SET places = places + 1",
+        "UPDATE everstep.pruned SET freed = freed + 1", "DELETE FROM everstep.bases", "UPDATE everstep.counters SET created = created + 1",
         "UPDATE everstep.manifest SET runs = runs + 1 WHERE bucket = 0", "UPDATE everstep.runs SET head_seq = head_seq - 1 WHERE pk = 1",
     )),
     *((RECORDS, statement) for statement in (

@@ -98,14 +98,14 @@ class Query(Shape):
 class Manifest(Shape):
     """The recorded sum of all checks, the number of runs, and the run that was committed to last.
 
-    `places` counts the runs that were ever created: each of them exists or has a tombstone. `writes` counts the transactions that
+    `created` counts the runs that were ever created: each of them exists or has a tombstone. `writes` counts the transactions that
     changed any of this; a chunk is stamped with it when it is written, also when it is written again.
     """
 
     total: bytes
     runs: int
     last: str | None
-    places: int = 0
+    created: int = 0
     writes: int = 0
 
 
@@ -130,14 +130,14 @@ class Cut(Shape):
 class Census(Shape, frozen=True):
     """The recorded manifest, and the counts and sum of all rows at the same moment, so that a busy store can be compared, too.
 
-    `places` is the number of runs ever created. The sum that was found is that of all stored checks: of run rows, tags, messages, prune
+    `created` is the number of runs ever created. The sum that was found is that of all stored checks: of run rows, tags, messages, prune
     marks, added bases, tombstones and properties. It does not show whether each row matches its own check. `tombstones` also counts the
     deleted runs of which only the position is kept.
     """
 
     total: bytes
     runs: int
-    places: int
+    created: int
     found_total: bytes
     found_runs: int
     tombstones: int

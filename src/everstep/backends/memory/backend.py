@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
-from everstep.backends import deleted_places
+from everstep.backends import deleted_pks
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
@@ -84,13 +84,13 @@ class MemoryBackend:
         plus = [row.check, *(tag.check for tag in tags), *(message.check for message in messages.values())]
         total = shift(data.total, minus, plus)
         del data.feed[data.fed :]
-        data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
+        data.feed.extend((row.id, run.pk, record.seq) for record in commit.records)
         run.tags.update({(tag.name, tag.number): tag for tag in tags})
         data.runs[row.id], data.total, data.last, run.row, run.messages, data.fed = run, total, row.id, row, messages, len(data.feed)
         data.writes += 1
         if commit.task is not None:
             twin = self._twin(commit.task)
-            run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
+            run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.pk)
         data.queues.settle(run)
         return len(messages)
 
@@ -109,8 +109,8 @@ class MemoryBackend:
         parent = self._data.runs.get(row.parent) if row.parent is not None else None
         if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
             raise NotFound(f"run {row.parent!r} was deleted meanwhile: it can no longer be forked")
-        self._data.places += 1
-        return Run(self._data.places, row)
+        self._data.created += 1
+        return Run(self._data.created, row)
 
     def _fenced(self, name: str, was: RunRow) -> Run:
         run = self._data.runs.get(name)
@@ -145,8 +145,8 @@ class MemoryBackend:
     def runs(self, query: Query) -> list[tuple[int, RunRow]]:
         data = self._open()
         with data.lock:
-            found = [(run.place, replace(run.row)) for run in data.runs.values() if fits_run(run.row, query)]
-        return _page(found, query, [place for place, _ in found])
+            found = [(run.pk, replace(run.row)) for run in data.runs.values() if fits_run(run.row, query)]
+        return _page(found, query, [pk for pk, _ in found])
 
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
         data = self._open()
@@ -229,7 +229,7 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             ready = [
-                (min(times), run.place, run.row.id)
+                (min(times), run.pk, run.row.id)
                 for run in data.runs.values()
                 if run.row.status in (Status.WAITING, Status.FAILED)
                 and "pause" not in run.messages
@@ -245,9 +245,9 @@ class MemoryBackend:
             for position in range(max(after, 0) + 1, data.fed + 1):
                 if len(found) >= limit:
                     break
-                name, place, seq = data.feed[position - 1]
+                name, pk, seq = data.feed[position - 1]
                 run = data.runs.get(name)
-                if run is not None and run.place == place:
+                if run is not None and run.pk == pk:
                     found.append((position, replace(run.records[seq - 1])))
         return found
 
@@ -302,7 +302,7 @@ class MemoryBackend:
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} has changed since it was read; it was not deleted")
-            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us(), self.seal)
+            tombstone = Tombstone.of(entry.pk, row, clocks.clock.now_us(), self.seal)
             total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
             data.total, data.writes = total, data.writes + 1
@@ -322,7 +322,7 @@ class MemoryBackend:
     def manifest(self) -> Manifest:
         data = self._open()
         with data.lock:
-            return Manifest(data.total, len(data.runs), data.last, data.places, data.writes)
+            return Manifest(data.total, len(data.runs), data.last, data.created, data.writes)
 
     def stats(self) -> dict[str, int]:
         data = self._open()
@@ -348,10 +348,8 @@ class MemoryBackend:
             checks = [check for run in data.runs.values() for check in run.checks()]
             properties = [property_check(name, value, self.seal) for name, value in data.properties.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *properties])
-            gone = len(data.tombstones) + deleted_places.count(
-                v for name, v in data.properties.items() if name.startswith(deleted_places.PREFIX)
-            )
-            return Census(data.total, len(data.runs), data.places, found, len(data.runs), gone)
+            gone = len(data.tombstones) + deleted_pks.count(v for name, v in data.properties.items() if name.startswith(deleted_pks.PREFIX))
+            return Census(data.total, len(data.runs), data.created, found, len(data.runs), gone)
 
     def health(self) -> dict[str, object]:
         self._open()
@@ -417,16 +415,16 @@ class MemoryBackend:
     def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
         data = self._open()
         with data.lock:
-            found = sorted((t for t in data.tombstones if t.place > after), key=lambda tombstone: tombstone.place)
+            found = sorted((t for t in data.tombstones if t.pk > after), key=lambda tombstone: tombstone.pk)
         return found[:limit]
 
     def forget(self, block: int, before: int) -> int:
         data = self._open()
         with data.lock:
-            old = [stone for stone in data.tombstones if stone.at < before and deleted_places.block_of(stone.place) == block]
+            old = [stone for stone in data.tombstones if stone.at < before and deleted_pks.block_of(stone.pk) == block]
             if old:
-                name = deleted_places.name_of(block)
-                data.note(name, deleted_places.joined(data.properties.get(name), (stone.place for stone in old)))
+                name = deleted_pks.name_of(block)
+                data.note(name, deleted_pks.joined(data.properties.get(name), (stone.pk for stone in old)))
                 data.total = shift(data.total, [stone.check for stone in old], [])
                 data.tombstones = [stone for stone in data.tombstones if stone not in old]
             return len(old)
@@ -557,12 +555,12 @@ class MemoryBackend:
         return replace(entry.row)
 
 
-def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
+def _page(found: list[T], query: Query, positions: list[int]) -> list[T]:
     """Order by position, skip up to the cursor, cut at the limit."""
-    ordered = sorted(zip(places, range(len(found)), strict=True), reverse=not query.oldest_first)
+    ordered = sorted(zip(positions, range(len(found)), strict=True), reverse=not query.oldest_first)
     if query.after is not None:
         beyond = query.after
-        ordered = [(place, i) for place, i in ordered if (place > beyond if query.oldest_first else place < beyond)]
+        ordered = [(pk, i) for pk, i in ordered if (pk > beyond if query.oldest_first else pk < beyond)]
     return [found[i] for _, i in ordered[: query.limit]]
 
 

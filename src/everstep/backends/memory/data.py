@@ -18,9 +18,9 @@ V = TypeVar("V")
 
 
 class Run(Shape):
-    """One run with its rows; `place` is its cursor."""
+    """One run with its rows; `pk` is its cursor."""
 
-    place: int
+    pk: int
     row: RunRow
     records: list[Record] = field(default_factory=list)
     tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Data:
         self.workers: dict[str, Worker] = {}
         self.total = ZERO
         self.last: str | None = None
-        self.places = 0
+        self.created = 0
         self.feed: list[tuple[str, int, int]] = []
         self.fed = 0
         self.queues = MemoryQueues()
@@ -88,7 +88,7 @@ class Before:
         self._parts = [(entry, _parts_of(entry)) for entry in self._runs.values() if entry is not None]
         touched = [(commit.run.family, digest) for commit in commits for digest, _ in commit.chunks]
         self._chunks = {key: data.chunks.get(key) for key in touched}
-        self._fields = {name: getattr(data, name) for name in ("writes", "total", "last", "places", "fed")}
+        self._fields = {name: getattr(data, name) for name in ("writes", "total", "last", "created", "fed")}
         self._ticks = data.queues.ticks()
 
     def restore(self) -> None:

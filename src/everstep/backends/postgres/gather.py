@@ -38,8 +38,8 @@ def gather(readers: Readers, page: Sequence[tuple[int, RunRow]], heads: bool) ->
         _fill(out.records, reading.each("heads_of", record_from, [row.head_seq for _, row in page]))
     else:
         out.rows.update(reading.each("rows_of", lambda _, values: run_from(values)))
-        reading.places = [place for place, row in page if row.stored <= _MOST_BYTES and row.head_seq <= _MOST_RECORDS]
-        out.records.update({reading.names[place]: [] for place in reading.places})
+        reading.pks = [pk for pk, row in page if row.stored <= _MOST_BYTES and row.head_seq <= _MOST_RECORDS]
+        out.records.update({reading.names[pk]: [] for pk in reading.pks})
         _fill(out.records, reading.each("records_of", record_from))
     for run in reading.unread:
         out.rows.pop(run, None)
@@ -52,14 +52,14 @@ class _Reading:
 
     def __init__(self, readers: Readers, page: Sequence[tuple[int, RunRow]]):
         self._readers = readers
-        self.names = {place: row.id for place, row in page}
-        self.places = list(self.names)
+        self.names = {pk: row.id for pk, row in page}
+        self.pks = list(self.names)
         self.unread: set[str] = set()
 
     def each(self, name: str, make: Callable[[str, tuple[Any, ...]], T], *more: object) -> list[tuple[str, T]]:
         found: list[tuple[str, T]] = []
-        for place, *values in self._readers.rows(name, self.places, *more):
-            run = self.names[place]
+        for pk, *values in self._readers.rows(name, self.pks, *more):
+            run = self.names[pk]
             try:
                 found.append((run, make(run, tuple(values))))
             except Damaged:

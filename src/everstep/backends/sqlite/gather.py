@@ -23,14 +23,14 @@ _SQL = sql_files.load("sqlite", "gather")
 
 def heads(cursor: apsw.Cursor, page: Sequence[tuple[int, RunRow]]) -> Gathered:
     """Read the runs of a page, which are in the order of their positions. A run with any unreadable row is left to single reads."""
-    names = {place: row.id for place, row in page}
+    names = {pk: row.id for pk, row in page}
     out = Gathered(rows={row.id: row for _, row in page}, records={row.id: [] for _, row in page})
     unread: set[str] = set()
 
     def each(name: str, make: Callable[[str, Any], T]) -> list[tuple[str, T]]:
         found: list[tuple[str, T]] = []
-        for place, *values in cursor.execute(_SQL[name], (page[0][0], page[-1][0])):
-            run = names.get(place)
+        for pk, *values in cursor.execute(_SQL[name], (page[0][0], page[-1][0])):
+            run = names.get(pk)
             if run is None:
                 continue  # deleted, or new
             try:

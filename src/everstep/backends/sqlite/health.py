@@ -17,7 +17,7 @@ import apsw
 from everstep.backends import sql_files
 from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.types import Census
-from everstep.backends.deleted_places import PREFIX, count
+from everstep.backends.deleted_pks import PREFIX, count
 from everstep.backends.sqlite.feed import faults
 from everstep.backends.sqlite.files import mounts
 from everstep.backends.sqlite.files.create import left_behind
@@ -66,12 +66,12 @@ def _unlisted(cursor: apsw.Cursor) -> list[str]:
 
 def census(cursor: apsw.Cursor) -> Census:
     """Return the manifest as recorded, and the sum of all stored checks."""
-    total, runs, places = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
-    if type(total) is not bytes or type(runs) is not int or type(places) is not int:
+    total, runs, created = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
+    if type(total) is not bytes or type(runs) is not int or type(created) is not int:
         raise Damaged("the manifest of the store is damaged")
     (found_runs,), (tombstones,) = (cursor.execute(SQL[name]).fetchone() or (0,) for name in ("count_runs", "count_tombstones"))
     forgotten = count(value for (value,) in cursor.execute(SQL["forgotten"], (PREFIX,)) if type(value) is str)
-    return Census(total, runs, places, _sum(cursor).to_bytes(32), int(found_runs), int(tombstones) + forgotten)
+    return Census(total, runs, created, _sum(cursor).to_bytes(32), int(found_runs), int(tombstones) + forgotten)
 
 
 def _sum(cursor: apsw.Cursor) -> int:

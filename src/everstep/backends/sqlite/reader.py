@@ -188,10 +188,10 @@ class Reader:
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
-            total, runs, last, places, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
+            total, runs, last, created, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
         if last is not None:
             last = _typed(last, str)
-        return Manifest(_typed(total, bytes), _typed(runs, int), last, _typed(places, int), _typed(writes, int))
+        return Manifest(_typed(total, bytes), _typed(runs, int), last, _typed(created, int), _typed(writes, int))
 
     def stats(self) -> dict[str, int]:
         with self.snapshot() as cursor:

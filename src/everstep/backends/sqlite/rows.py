@@ -84,8 +84,8 @@ def record_from(run: str, values: Values) -> Record:
     """Make a record. The digest of its body is computed when it is needed, unless the body was pruned."""
     if not _RECORD.fit(values):
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
-    place, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body = values
-    seq = place & MAX_SEQ
+    id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body = values
+    seq = id & MAX_SEQ
     names = () if tags is None else unpack_tags(tags)
     if names is None:
         raise DamagedRecord(run, seq, "its tags cannot be read")
@@ -150,7 +150,7 @@ def tombstone_from(values: Values) -> Tombstone:
 
 
 def tombstone_values(t: Tombstone) -> Values:
-    return (t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
+    return (t.pk, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
 
 
 def property_values(name: str, value: str, seal: Seal) -> Values:

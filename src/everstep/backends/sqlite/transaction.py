@@ -441,7 +441,7 @@ class Transaction:
         gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall() if self.has(TOMBSTONES) else []
         self._delta -= sum(_number(check) for _, check in gone)
         self.touched = self.touched or bool(gone)
-        return [place for place, _ in gone]
+        return [pk for pk, _ in gone]
 
     def replace_feed(self, firsts: Sequence[int], parts: Sequence[tuple[int, bytes]]) -> None:
         """Replace some parts of the feed with others."""

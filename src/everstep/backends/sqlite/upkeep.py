@@ -12,7 +12,7 @@ from json import dumps
 import apsw
 
 from everstep.backends import sql_files
-from everstep.backends.deleted_places import BLOCK, joined, name_of
+from everstep.backends.deleted_pks import BLOCK, joined, name_of
 from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import runs_in, trim
 from everstep.backends.sqlite.files.store_file import SqliteFile
@@ -62,14 +62,14 @@ def page_size(connection: apsw.Connection) -> int:
 def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
     """Drop old tombstones of a block, and record their positions in its property."""
     block, before = asked
-    places = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
-    if places:
+    pks = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
+    if pks:
         name = name_of(block)
         found = transaction.rows("property", (name,))
         transaction.set_property(
-            name, property_values(name, joined(property_from(found[0], transaction.seal)[1] if found else None, places), transaction.seal)
+            name, property_values(name, joined(property_from(found[0], transaction.seal)[1] if found else None, pks), transaction.seal)
         )
-    return len(places)
+    return len(pks)
 
 
 def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:

@@ -115,7 +115,7 @@ class Cleaner:
         deleter = Deleter(self._backend, policies, self._protected, delete if not dry_run else None, pace)
         out.deleted = deleter.all(rows)
         gone = deleter.gone
-        left = [(place, row) for place, row in rows if row.key not in gone]
+        left = [(pk, row) for pk, row in rows if row.key not in gone]
         without = {row.id for _, row in rows if row.key in gone}
         out.pruned = self._pruner(given, without).prune(left, pace, dry_run=dry_run, whole=True)
         out.pruned.unread = unread
@@ -138,7 +138,7 @@ class Cleaner:
 def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
     """Return every valid run with its position, oldest first. Faults of the others are added to `problems`; these runs are left alone."""
     found: list[tuple[int, RunRow]] = []
-    after, limit, last = 0, _AT_ONCE, backend.manifest().places
+    after, limit, last = 0, _AT_ONCE, backend.manifest().created
     while after <= last:
         try:
             rows = backend.runs(Query(oldest_first=True, after=after, limit=limit))

@@ -168,7 +168,7 @@ class _Doctor:
     def _manifest(self) -> Iterator[Finding]:
         census = self._backend.census()
         whole = census.total == census.found_total and census.runs == census.found_runs
-        if whole and census.places == census.found_runs + census.tombstones:
+        if whole and census.created == census.found_runs + census.tombstones:
             yield Finding("ok", "manifest", f"no run is missing: {census.runs} present, {census.tombstones} deleted")
         else:
             said = "the runs do not match the manifest"

@@ -127,9 +127,9 @@ class _Check:
             self._manifest_problem(f"it counts {census.runs} runs, but {census.found_runs} were found")
         elif census.total != census.found_total:
             self._manifest_problem("the runs, their side rows, the tombstones and the properties do not match it")
-        if census.places != census.found_runs + census.tombstones:
+        if census.created != census.found_runs + census.tombstones:
             self._manifest_problem(
-                f"{census.places} runs were created, but {census.found_runs} were found and {census.tombstones} have a tombstone"
+                f"{census.created} runs were created, but {census.found_runs} were found and {census.tombstones} have a tombstone"
             )
 
     def _manifest_problem(self, what: str) -> None:
@@ -159,10 +159,10 @@ class _Check:
             found = self._backend.tombstones(after, _AT_ONCE)
             for stone in found:
                 if stone.digest(self._backend.seal) != stone.check:
-                    self._report.add([Problem("E500", f"tombstone {stone.place}", "it does not match its digest")])
+                    self._report.add([Problem("E500", f"tombstone {stone.pk}", "it does not match its digest")])
             if len(found) < _AT_ONCE:
                 return
-            after = found[-1].place
+            after = found[-1].pk
             self._pace.on(0, "tombstones")
 
     def _runs(self) -> None:
@@ -218,7 +218,7 @@ class _Check:
     def _last_position(self) -> int:
         """Return the position of the newest run, if known: there is nothing to find after it."""
         try:
-            return self._backend.manifest().places
+            return self._backend.manifest().created
         except Damaged:
             return _MOST_MISSES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.deleted_places import PREFIX, name_of
+from everstep.backends.deleted_pks import PREFIX, name_of
 from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Tag
 from everstep.testing.conformance.reclaim import cut
@@ -78,7 +78,7 @@ class TombstonesSuite(Suite):
         assert backend.pruned("gone") is None
         assert backend.bases("gone") == []
         manifest = backend.manifest()
-        assert (manifest.runs, manifest.places) == (1, 2)
+        assert (manifest.runs, manifest.created) == (1, 2)
         assert manifest.total == self.computed(backend)
         assert backend.run("keep") == keep
 
@@ -89,7 +89,7 @@ class TombstonesSuite(Suite):
         backend.prune(cut(row, 1, bases=[Base.make(row.key, 2, 7, b"base")]))
         backend.delete(self.create(backend, "gone", checkpoints=2))
         census, manifest = backend.census(), backend.manifest()
-        assert (census.total, census.runs, census.places) == (manifest.total, manifest.runs, manifest.places)
+        assert (census.total, census.runs, census.created) == (manifest.total, manifest.runs, manifest.created)
         assert (census.found_total, census.found_runs, census.tombstones) == (self.computed(backend), 1, 1)
         assert census.found_total == census.total
 
@@ -111,8 +111,8 @@ class TombstonesSuite(Suite):
             backend.delete(self.create(backend, "again"))
         found = backend.tombstones()
         assert [tombstone.id for tombstone in found] == ["again"] * 3
-        assert [tombstone.place for tombstone in found] == sorted({tombstone.place for tombstone in found})
-        assert backend.tombstones(found[0].place, 1) == [found[1]]
+        assert [tombstone.pk for tombstone in found] == sorted({tombstone.pk for tombstone in found})
+        assert backend.tombstones(found[0].pk, 1) == [found[1]]
         assert backend.manifest().total == self.computed(backend)
 
     def test_old_tombstones_go_and_their_places_stay_known(self, backend: Backend) -> None:
@@ -127,7 +127,7 @@ class TombstonesSuite(Suite):
         assert backend.properties(PREFIX) == {name_of(0): "1-3"}
         census, manifest = backend.census(), backend.manifest()
         assert (census.total, census.found_total, census.tombstones) == (manifest.total, self.computed(backend), 3)
-        assert (manifest.runs, manifest.places) == (before.runs, before.places)
+        assert (manifest.runs, manifest.created) == (before.runs, before.created)
         assert manifest.writes > before.writes
         assert backend.check() == []
 

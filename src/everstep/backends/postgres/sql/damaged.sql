@@ -76,9 +76,9 @@ SELECT name, value, "check" FROM {schema}.properties
 -- All buckets of the manifest.
 SELECT bucket, total, latest, latest_commit FROM {schema}.manifest
 
--- name: places
+-- name: created
 -- How many runs were ever created.
-SELECT places FROM {schema}.counters
+SELECT created FROM {schema}.counters
 
 -- name: feed
 -- Commits that have positions, in order.

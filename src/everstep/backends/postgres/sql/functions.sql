@@ -108,9 +108,9 @@ BEGIN
         END IF;
         IF code = 0 AND NOT EXISTS (SELECT 1 FROM {schema}.runs WHERE id = p_id) THEN
             -- Positions are assigned one after the other until the transaction ends: one never becomes visible after a higher one was seen.
-            UPDATE {schema}.counters SET places = places + 1 RETURNING places INTO v_pk;
+            UPDATE {schema}.counters SET created = created + 1 RETURNING created INTO v_pk;
             IF p_dedupe IS NOT NULL AND EXISTS (SELECT 1 FROM {schema}.tasks WHERE queue = p_queue AND dedupe = p_dedupe) THEN
-                UPDATE {schema}.counters SET places = places - 1;
+                UPDATE {schema}.counters SET created = created - 1;
                 code := 7;
                 RETURN;
             END IF;
@@ -119,7 +119,7 @@ BEGIN
                 p_status, p_updated_at, p_head_seq, p_head_digest, p_checkpoints, p_stored, p_epoch, p_worker, p_since, p_check
             ) ON CONFLICT (id) DO NOTHING;
             IF NOT FOUND THEN
-                UPDATE {schema}.counters SET places = places - 1;
+                UPDATE {schema}.counters SET created = created - 1;
                 v_pk := NULL;
             END IF;
         END IF;

@@ -125,7 +125,7 @@ FROM {schema}.runs r LEFT JOIN {schema}.workers w ON w.id = r.worker WHERE r.id 
 
 -- name: manifest
 -- All buckets of the manifest, the number of positions, and the id of the run that was committed to last.
-SELECT array_agg(total ORDER BY bucket), array_agg(writes ORDER BY bucket), sum(runs)::bigint, (SELECT places FROM {schema}.counters),
+SELECT array_agg(total ORDER BY bucket), array_agg(writes ORDER BY bucket), sum(runs)::bigint, (SELECT created FROM {schema}.counters),
     (SELECT id FROM {schema}.runs WHERE pk = (SELECT latest FROM {schema}.manifest ORDER BY latest_commit DESC LIMIT 1))
 FROM {schema}.manifest
 
@@ -178,7 +178,7 @@ SELECT name, value, "check" FROM {schema}.properties WHERE name = %s
 -- The manifest and all its parts, as one snapshot: (what, number, digest, positions of deleted runs).
 SELECT 'total', total, NULL::bytea, NULL::text FROM {schema}.manifest
 UNION ALL SELECT 'runs', sum(runs), NULL, NULL FROM {schema}.manifest
-UNION ALL SELECT 'places', places, NULL, NULL FROM {schema}.counters
+UNION ALL SELECT 'created', created, NULL, NULL FROM {schema}.counters
 UNION ALL SELECT 'found', NULL, "check", NULL FROM {schema}.runs
 UNION ALL SELECT 'gone', NULL, "check", NULL FROM {schema}.tombstones
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.tags
@@ -214,8 +214,8 @@ UNION ALL SELECT 'the end of the feed is not noted' WHERE NOT EXISTS (SELECT 1 F
 UNION ALL SELECT 'the entry of the feed at position ' || last || ' overlaps the one before it'
 FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last < before + count OR count < 1
 UNION ALL SELECT DISTINCT 'the records of run number ' || run || ' do not follow each other in the feed' FROM (
-    SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, place) AS following FROM (
-        SELECT run, seq, count, 0 AS part, last AS place FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
+    SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, position) AS following FROM (
+        SELECT run, seq, count, 0 AS part, last AS position FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
     ) e
 ) f WHERE seq <> following AND run <> 0
 UNION ALL SELECT 'the manifest has not all of its buckets' WHERE (SELECT count(*) FROM {schema}.manifest WHERE bucket BETWEEN 0 AND 63) <> 64

@@ -58,9 +58,9 @@ INSERT INTO {schema}.feed (last, run, seq, count) VALUES (%s, %s, %s, %s)
 -- The newest position.
 UPDATE {schema}.feed_end SET position = %s
 
--- name: places
+-- name: created
 -- How many runs were ever created.
-UPDATE {schema}.counters SET places = %s
+UPDATE {schema}.counters SET created = %s
 
 -- name: manifest
 -- The first bucket holds the whole sum.

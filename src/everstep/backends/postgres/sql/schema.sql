@@ -219,7 +219,7 @@ CREATE TABLE {schema}.feed (
 
 CREATE TABLE {schema}.counters (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    places bigint NOT NULL
+    created bigint NOT NULL
 ) WITH (fillfactor = 10);
 
 CREATE TABLE {schema}.feed_end (
@@ -236,6 +236,6 @@ CREATE TABLE {schema}.manifest (
     latest_commit bigint NOT NULL
 ) WITH (fillfactor = 10);
 
-INSERT INTO {schema}.counters (places) VALUES (0);
+INSERT INTO {schema}.counters (created) VALUES (0);
 INSERT INTO {schema}.feed_end (position) VALUES (0);
 INSERT INTO {schema}.manifest SELECT n, 0, 0, 0, NULL, 0 FROM generate_series(0, 63) AS n;
