@@ -334,8 +334,8 @@ Ranges = tuple[tuple[int, int], ...]
 
 def _within(ranges: Ranges, n: int) -> bool:
     """Return whether one of the ranges contains a number."""
-    place = bisect_right(ranges, (n, MODULUS)) - 1
-    return place >= 0 and n <= ranges[place][1]
+    index = bisect_right(ranges, (n, MODULUS)) - 1
+    return index >= 0 and n <= ranges[index][1]
 
 
 class Base(Shape, frozen=True):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everstep.backends.sqlite.recovery.carve import Carver
-from everstep.backends.sqlite.recovery.cells import cell_at, columns, places, rows_in, strays, varint
+from everstep.backends.sqlite.recovery.cells import cell_at, cell_starts, columns, rows_in, strays, varint
 from everstep.backends.sqlite.recovery.pages import Pages
 
 
@@ -104,7 +104,7 @@ def test_no_bytes_make_the_reader_of_pages_fail(page: tuple[bytes, bool]) -> Non
     data, first = page
     list(rows_in(data, first, 512))
     list(strays(data, 512))
-    kind, starts = places(data, first)
+    kind, starts = cell_starts(data, first)
     for at in starts:
         cell_at(data, at, kind, 512)
 
@@ -116,7 +116,7 @@ def test_noise_has_cells_to_read() -> None:
     @settings(max_examples=100)
     @given(pages_of_noise())
     def look(page: tuple[bytes, bool]) -> None:
-        kind, starts = places(*page)
+        kind, starts = cell_starts(*page)
         read.extend(cell_at(page[0], at, kind, 512) is not None for at in starts)
 
     look()

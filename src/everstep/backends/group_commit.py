@@ -100,15 +100,15 @@ class Batch:
     def put_back(self) -> None:
         """Leave unsettled requests to the next leader; drop abandoned ones."""
         waiting, requests = self.waiting, self.requests
-        for place in reversed(range(len(requests))):
-            request = requests[place]
+        for index in reversed(range(len(requests))):
+            request = requests[index]
             if request.settled:
                 continue
             if not request.abandoned and not (waiting and waiting[0] is request):
                 waiting.appendleft(request)
             request.error = None
             request.begun = False
-            del requests[place]
+            del requests[index]
 
     def notify(self) -> list[Nudge]:
         """Make all callbacks and end the batch. Returns the waiters instead of waking them: woken now, they would only block on the lock."""
@@ -150,8 +150,8 @@ class GroupCommit(ABC):
     """Writes the requests of all threads, in order. A backend defines how to write a batch, and how to find out whether an interrupted
     batch was written."""
 
-    def __init__(self, place: str, most: int) -> None:
-        self._place = place
+    def __init__(self, address: str, most: int) -> None:
+        self._shown_address = address
         self._batch = Batch(most)
         self._lock = OwnedLock()
         self._thread = LeaderThread(self._lead_submitted)
@@ -268,13 +268,13 @@ class GroupCommit(ABC):
 
     def _poisoned(self, reason: str, written: Written) -> StoreFailed:
         said = f" accepts no more writes: {reason}" if written == "no" else f": {reason}; it is unknown whether the save was written"
-        failure = StoreFailed(f"{self._place}{said}", written=written)
-        failure.lasting, failure.place = True, self._place
+        failure = StoreFailed(f"{self._shown_address}{said}", written=written)
+        failure.lasting, failure.address = True, self._shown_address
         return failure
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise StoreClosed(f"the store {self._place} is closed")
+            raise StoreClosed(f"the store {self._shown_address} is closed")
         if self._failure is not None:
             raise self._poisoned(self._failure, "no")
 

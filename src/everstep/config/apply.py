@@ -42,7 +42,7 @@ def hooks_of(settings: Settings) -> list[tuple[dict[str, Any], Callable[..., Any
     return [(hook, _function(hook["call"], origin)) for hook in settings["hooks"]]
 
 
-def _function(call: str, place: str) -> Callable[..., Any]:
+def _function(call: str, location: str) -> Callable[..., Any]:
     module, _, name = call.partition(":")
     try:
         found: Any = import_module(module)
@@ -50,11 +50,11 @@ def _function(call: str, place: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise InvalidConfig(
-            f"hooks: call = {call!r:.100} cannot be imported: {error}", place, key="hooks", value=call,
+            f"hooks: call = {call!r:.100} cannot be imported: {error}", location, key="hooks", value=call,
             remedy="Check the name; it is imported in the same way as by the program itself.",
         ) from error  # fmt: skip
     if not callable(found):
-        raise InvalidConfig(f"hooks: call = {call!r:.100} must name a function", place, key="hooks", value=call)
+        raise InvalidConfig(f"hooks: call = {call!r:.100} must name a function", location, key="hooks", value=call)
     return found  # type: ignore[no-any-return]
 
 

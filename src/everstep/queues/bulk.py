@@ -11,7 +11,7 @@ from everstep.backends.contract.queues import Task
 from everstep.errors import EverstepError, InvalidArgument, RunExists
 from everstep.fields import Shape
 from everstep.ids import check_id, new_id
-from everstep.queues.enqueue import Enqueued, Order, commit_of, order_of, place, refuse_other_run
+from everstep.queues.enqueue import Enqueued, Order, commit_of, enqueue_order, order_of, refuse_other_run
 from everstep.runtime.child import child_id
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
@@ -40,7 +40,7 @@ def enqueue_many(
     here = frame.get()
     if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, found, here)
-    return _place_all(store, found, [new_id() if item.id is None else item.id for item in found])
+    return _enqueue_all(store, found, [new_id() if item.id is None else item.id for item in found])
 
 
 def _listed(items: Any) -> list[Any]:
@@ -95,14 +95,14 @@ def _as_step(store: Host, items: list[Item], here: Frame) -> list[Enqueued]:
         assert inside.ticket is not None
         address = inside.ticket.address
         ids = [child_id(inside.run.id, f"{address}/{n}") if item.id is None else item.id for n, item in enumerate(items)]
-        return [[made.id, made.new] for made in _place_all(store, items, ids)]
+        return [[made.id, made.new] for made in _enqueue_all(store, items, ids)]
 
     digest = sha256(b"".join(item.order.name.encode() + item.order.about["input_digest"] for item in items)).digest()[:16]
     made = here.run.called(False, "enqueue_many", enqueue_many, (digest,), {})
     return [Enqueued(run, item.order.task.queue, new, store) for item, (run, new) in zip(items, made, strict=True)]
 
 
-def _place_all(store: Host, items: list[Item], ids: list[str]) -> list[Enqueued]:
+def _enqueue_all(store: Host, items: list[Item], ids: list[str]) -> list[Enqueued]:
     """Create the runs. If an id is taken, the transaction is rolled back: the existing run must have the same workflow and input."""
     first = _first_of_each(items, ids)
     known: list[str] = []
@@ -143,4 +143,4 @@ def _result(store: Host, item: Item, id: str, new: bool, exists: bool) -> Enqueu
     if exists:
         return Enqueued(id, queue, new, store)
     twin = store.backend.twin(item.order.task)
-    return Enqueued(twin, queue, False, store) if twin is not None else place(store, item.order, id)
+    return Enqueued(twin, queue, False, store) if twin is not None else enqueue_order(store, item.order, id)

@@ -122,10 +122,10 @@ def enqueue(
 
         leave(store, order, run := new_id() if id is None else check_id(id), connection)
         return Enqueued(run, task.queue, True, store)
-    here = owner.place()
+    here = owner.current_frame()
     if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, order, id, here)
-    return place(store, order, new_id() if id is None else check_id(id))
+    return enqueue_order(store, order, new_id() if id is None else check_id(id))
 
 
 def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued:
@@ -136,7 +136,7 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
         assert inside is not None
         assert inside.ticket is not None
         try:
-            made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+            made = enqueue_order(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
         except TROUBLE as error:
             if store is inside.run.store:
                 inside.run.met(error, step=True)
@@ -237,13 +237,13 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     return commit
 
 
-def place(store: Host, order: Order, id: str) -> Enqueued:
+def enqueue_order(store: Host, order: Order, id: str) -> Enqueued:
     """Create the run, or find the existing one."""
     try:
         store.backend.commit(commit_of(store, order, id))
     except AlreadyQueued as error:
         twin = error.run or store.backend.twin(order.task)
-        return Enqueued(twin, order.task.queue, False, store) if twin is not None else place(store, order, id)
+        return Enqueued(twin, order.task.queue, False, store) if twin is not None else enqueue_order(store, order, id)
     except RunExists:
         refuse_other_run(store, find_run(store.backend, id), order)
         return Enqueued(id, order.task.queue, False, store)

@@ -23,7 +23,7 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.fields import Shape
-from everstep.queues.enqueue import Order, place
+from everstep.queues.enqueue import Order, enqueue_order
 from everstep.runtime.engine_store import Host
 
 _TABLE = (
@@ -113,7 +113,7 @@ def _carry(store: Host, left: Left) -> Carried:
     except (Damaged, ValueError, TypeError, KeyError) as error:
         return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue the run again."))
     try:
-        return Carried(place(store, order, run).id)
+        return Carried(enqueue_order(store, order, run).id)
     except (RunExists, Unstorable, InvalidArgument) as error:
         return Carried(run, error)
 

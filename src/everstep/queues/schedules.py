@@ -196,6 +196,6 @@ def _enqueue(store: Host, plan: Schedule, task: Task, at: int) -> Fired | None:
     order = queueing.order_of(store, flows.by_name(plan.workflow) or plan.workflow, args, kwargs, task, None)
     run = f"{plan.name}-{datetime.fromtimestamp(at / 1e6, UTC):%Y%m%dT%H%M%SZ}"
     try:
-        return Fired(plan.name, run) if queueing.place(store, order, run).new else None
+        return Fired(plan.name, run) if queueing.enqueue_order(store, order, run).new else None
     except RunExists:
         return None  # a run for that time exists already, with the input that the schedule had then

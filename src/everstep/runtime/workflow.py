@@ -41,7 +41,7 @@ from everstep.records import Kind, RunRow, Status
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.finish import end_of, stopped_by
 from everstep.runtime.engine.options import Mode, Replay, check_limits
-from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.engine.replay import content, republish
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.engine_store import Host
@@ -111,7 +111,7 @@ class Workflow:
         return f"<everstep.Workflow {self.name!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        here = place()
+        here = current_frame()
         if here is None or not isinstance(here.run, Attempt):
             return self.function(*args, **kwargs)
         from everstep.runtime.child import child_of

@@ -28,7 +28,7 @@ class Service:
         self._every = every
         self._nudge = Nudge()
         self._starting = Guard(WRITER)
-        self._place = Lock()
+        self._claimed = Lock()
         self._begun = Nudge()
         self._over = Lock()
         self._thread: int | None = None
@@ -68,7 +68,7 @@ class Service:
         self._nudge.give()
 
     def _serve(self) -> None:
-        if not self._place.acquire(False):
+        if not self._claimed.acquire(False):
             return
         self._over.acquire()
         try:

@@ -76,7 +76,7 @@ def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
     """Turn the entries of deleted runs between two positions into gaps; return how many. The part that is being filled stays unchanged."""
     after, most = asked
     rows = transaction.rows("feed_between", (after, after + most))
-    there = {pk: True for (pk,) in transaction.rows("places_there", (dumps(sorted(runs_in(rows))),))}
+    there = {pk: True for (pk,) in transaction.rows("existing_runs", (dumps(sorted(runs_in(rows))),))}
     parts, gone = trim(rows, lambda pk: pk in there)
     if gone:
         transaction.replace_feed([first for first, _ in rows], parts)

@@ -117,7 +117,7 @@ class Writer(GroupCommit):
                 self._write([request])
             return
         for request in requests:
-            request.error = write_error(error, self._place, number)
+            request.error = write_error(error, self._shown_address, number)
             request.settled = True
 
     def _failed_at_commit(self, requests: list[Request], transaction: Transaction, error: Exception) -> None:
@@ -125,12 +125,12 @@ class Writer(GroupCommit):
         that is unknown."""
         failure: StoreError
         if is_full(error, transaction.connection.system_errno):
-            failure = StoreFull(f"no space is left for {self._place}: nothing of this save was written")
+            failure = StoreFull(f"no space is left for {self._shown_address}: nothing of this save was written")
         else:
             what = "memory ran out" if isinstance(error, MemoryError) else "the disk reported an error"
             self.poison(reason := f"{what} at COMMIT ({error})")
             failure = self._poisoned(reason, "unknown")
-        failure.of(self._place).__cause__ = error
+        failure.of(self._shown_address).__cause__ = error
         self._take_back()
         for request in requests:
             if request.error is None:

@@ -108,8 +108,8 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     if exact:
         return gate, exact[0]
     named = [g for g in asked if g.name == gate]
-    places = {g.address.rpartition("/")[0] for g in named if g.open}
-    if len(places) > 1:
+    outer = {g.address.rpartition("/")[0] for g in named if g.open}
+    if len(outer) > 1:
         raise InvalidArgument(
             f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
         )

@@ -206,7 +206,7 @@ class RecoveredRun(Shape):
         for record in self.chain:
             for name in record.tags if record.kind == _CHECKPOINT else ():
                 found.setdefault((name, record.number), Tag.make(row.key, name, record.number, record.at, self.seal))
-        self.tags = [found[place] for place in sorted(found)]
+        self.tags = [found[key] for key in sorted(found)]
         for name, number in self.tag_names:
             if (name, number) not in found:
                 self.losses.append(Loss(row.id, "tag", "its row is lost", number, name=name))

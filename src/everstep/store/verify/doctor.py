@@ -65,7 +65,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._system, self._engine, self._place, self._space, self._left_behind, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
+            self._system, self._engine, self._storage, self._space, self._left_behind, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -113,7 +113,7 @@ class _Doctor:
             yield Finding("warn", "writing", f"the store is not writable: {health['read_only']}", remedy)
         yield from server.findings(health)
 
-    def _place(self) -> Iterator[Finding]:
+    def _storage(self) -> Iterator[Finding]:
         kind, health = self._health.get("file_system"), self._health
         if health.get("network"):
             said = f"the store is on a network file system ({kind}), where locks and shared memory do not work as SQLite needs"

@@ -179,10 +179,10 @@ class RunQuerySuite(Suite):
     def test_filters_combine(self, filled: Backend) -> None:
         assert self.run_ids(filled, status="running", workflow="w1", session="s2") == [5, 2]
         assert self.run_ids(filled, prefix="even", note="note", tags=("t0",), meta={"none": None}, since=1001, until=1009) == [8, 4]
-        (place, _) = filled.runs(Query(prefix="odd-07"))[0]
-        assert self.run_ids(filled, session="s1", after=place) == [4, 1]
-        assert self.run_ids(filled, session="s1", after=place, oldest_first=True) == [10]
-        assert self.run_ids(filled, session="s1", note="NOTE", after=place, limit=1) == [4]
+        (position, _) = filled.runs(Query(prefix="odd-07"))[0]
+        assert self.run_ids(filled, session="s1", after=position) == [4, 1]
+        assert self.run_ids(filled, session="s1", after=position, oldest_first=True) == [10]
+        assert self.run_ids(filled, session="s1", note="NOTE", after=position, limit=1) == [4]
 
 
 class LifeSuite(Suite):

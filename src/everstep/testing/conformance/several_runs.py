@@ -49,11 +49,11 @@ class SeveralRunsSuite(Suite):
         old = backend.acquire(self.create(backend, "held").id, new_worker())
         backend.release(old)
         taken = backend.acquire("held", new_worker())
-        places = backend.manifest().created
+        created = backend.manifest().created
         with pytest.raises(LostLease):
             backend.commit(Commit(new_run("new"), None), next_commit(old))
         assert (backend.run("new"), backend.run("held")) == (None, taken)
-        assert backend.manifest().created == places
+        assert backend.manifest().created == created
         self.create(backend, "new", checkpoints=2)
         assert backend.manifest().total == self.computed(backend)
 

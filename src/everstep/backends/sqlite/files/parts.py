@@ -37,10 +37,10 @@ class Part(NamedTuple):
 def _read() -> dict[str, Part]:
     """Return the parts in the order of the file; the core, whose bit is 0, comes first."""
     found: dict[str, Part] = {}
-    for place, block in enumerate(sql_files.script("sqlite", "schema").split("-- part: ")[1:]):
+    for index, block in enumerate(sql_files.script("sqlite", "schema").split("-- part: ")[1:]):
         name, _, text = block.partition("\n")
         script = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
-        found[name] = Part(name, 1 << place >> 1, script, _objects(script))
+        found[name] = Part(name, 1 << index >> 1, script, _objects(script))
     return found
 
 

@@ -86,12 +86,12 @@ class Pages:
 
     def _seen_by_witness(self, frames: list[tuple[int, Frame]]) -> list[tuple[int, Frame]]:
         """Return the frames up to the last commit that the rollback guard has seen, if this machine has a guard of this store."""
-        for place, (time, _) in enumerate(frames):
+        for index, (time, _) in enumerate(frames):
             manifest = manifest_in(content(self._wal, self.size, time), self.usable)
             if self._witness is None or manifest is None or manifest[1] != self._witness.identity:
                 continue
             if manifest[0] > self._witness.writes:
-                return frames[: up_to_commit([frame for _, frame in frames[:place]])]
+                return frames[: up_to_commit([frame for _, frame in frames[:index]])]
         return frames
 
     def _writes(self, frames: list[tuple[int, Frame]]) -> list[int]:

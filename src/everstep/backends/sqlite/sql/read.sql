@@ -120,7 +120,7 @@ SELECT first, entries FROM feed WHERE first <= ? ORDER BY first DESC LIMIT 1
 -- The parts of the feed that begin between two positions, and the one before them.
 SELECT first, entries FROM feed WHERE first >= coalesce((SELECT max(first) FROM feed WHERE first <= ?1), 0) AND first <= ?2 ORDER BY first
 
--- name: places_there
+-- name: existing_runs
 -- Which of some positions have a run.
 SELECT pk FROM runs WHERE pk IN (SELECT value FROM json_each(?))
 
