@@ -55,10 +55,10 @@ def test_the_reads_that_a_flip_can_touch_are_all_that_it_touches(bench: Bench) -
         assert kind in (SAME, DETECTED), (number, said)
 
 
-def test_a_store_whose_witness_is_torn_opens_as_ever(bench: Bench) -> None:
-    in_file, in_wal, in_witness, _ = flips.sizes(bench)
+def test_a_store_whose_rollback_guard_is_torn_opens_as_ever(bench: Bench) -> None:
+    in_file, in_wal, in_guard, _ = flips.sizes(bench)
     first = in_file + in_wal
-    assert {flips.flip(bench, number) for number in range(first, first + in_witness)} == {(SAME, "")}
+    assert {flips.flip(bench, number) for number in range(first, first + in_guard)} == {(SAME, "")}
 
 
 def test_a_run_never_takes_an_answer_that_nobody_gave(bench: Bench) -> None:

@@ -27,7 +27,7 @@ from everstep.store.verify.full_copy_estimate import shown_size
 from everstep.testing.clock import FakeClock
 
 NAMES = [
-    "system", "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "witness", "manifest", "clock",
+    "system", "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "rollback guard", "manifest", "clock",
     "unfinished runs", "leases", "size", "verify", "cleanup",
 ]  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         found = store.doctor()
     assert found["file system"].level == "warn"
     assert {finding.name for finding in found} == set(NAMES) - {
-        "system", "engine", "journal mode", "sync", "permissions", "free space", "free pages", "witness",
+        "system", "engine", "journal mode", "sync", "permissions", "free space", "free pages", "rollback guard",
     }  # fmt: skip
 
 
@@ -107,8 +107,8 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         ("free pages", {"free_pages": 100_000, "pages": 200_000}, "warn", "410 MB of 819 MB"),
         ("free pages", {"free_pages": 1_000, "pages": 200_000}, "ok", "4.1 MB"),
         ("wal", {"wal_bytes": 400_000_000}, "warn", "400 MB"),
-        ("witness", {"seen": 12, "writes": 9}, "bad", "3 writes"),
-        ("witness", {"seen": None}, "ok", "has not recorded the store yet"),
+        ("rollback guard", {"seen": 12, "writes": 9}, "bad", "3 writes"),
+        ("rollback guard", {"seen": None}, "ok", "has not recorded the store yet"),
         ("writing", {"read_only": "it is on a disk that is read-only"}, "warn", "read-only"),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from everstep.config.settings import Settings
 from everstep.errors import InvalidConfig
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 
 
 def open_configured(settings: Settings, url: Any, given: Mapping[str, Any], opened: Callable[[Any, dict[str, Any]], Any]) -> Any:
@@ -58,7 +58,7 @@ def _function(call: str, location: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def add_hooks(store: Host, functions: list[tuple[dict[str, Any], Callable[..., Any]]]) -> list[Any]:
+def add_hooks(store: EngineStore, functions: list[tuple[dict[str, Any], Callable[..., Any]]]) -> list[Any]:
     """Register the functions; returns the hooks, so that they can be removed."""
     add = store.hook_registry.add
     return [add(hook["event"], function, priority=hook["priority"], timeout=hook["timeout"]) for hook, function in functions]

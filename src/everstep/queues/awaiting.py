@@ -16,7 +16,7 @@ from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
 from everstep.records import Message, RunRow, Status
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.waits.wake_callers import request_wakeup
 from everstep.store.journal.failures import rebuilt
@@ -40,7 +40,7 @@ class _Wait(Shape):
     seen: bool
 
 
-def is_over(store: Host, id: str) -> bool:
+def is_over(store: EngineStore, id: str) -> bool:
     """Whether a run has ended. A failed run that will be retried has not: it still has its queue entry."""
     row = store.backend.run(id)
     return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.queue_entry(id) is None)
@@ -79,7 +79,7 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
     raise Waiting(run.id, f"the end of run {id!r}", wait.deadline)
 
 
-def _register(store: Host, run: Attempt, id: str) -> RunRow | None:
+def _register(store: EngineStore, run: Attempt, id: str) -> RunRow | None:
     """Ask for a wake-up before checking the run: if it ends in between, either its process sees the message or the check sees the end."""
     row = store.backend.run(id)
     if row is not None and not is_over(store, id):
@@ -107,7 +107,7 @@ def _wait_of(message: Message | None, framer: Framer) -> _Wait | None:
     return None
 
 
-def outcome_now(store: Host, id: str) -> Outcome:
+def outcome_now(store: EngineStore, id: str) -> Outcome:
     """Return the current outcome of a run, which may not have ended."""
     if store.backend.run(id) is None:
         return Outcome(id, Status.QUEUED.value, reason="no worker has read the order yet, or its transaction was not committed")

@@ -25,7 +25,7 @@ from everstep.runtime.engine import owner
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
@@ -43,7 +43,7 @@ class Enqueued(Shape, frozen=True):
     id: str
     queue: str
     new: bool
-    _store: Host = field(repr=False, compare=False)
+    _store: EngineStore = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.id
@@ -106,7 +106,7 @@ class Order(Shape, frozen=True):
 
 
 def enqueue(
-    store: Host,
+    store: EngineStore,
     function: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -128,7 +128,7 @@ def enqueue(
     return enqueue_order(store, order, new_id() if id is None else check_id(id))
 
 
-def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued:
+def _as_step(store: EngineStore, order: Order, id: str | None, here: Frame) -> Enqueued:
     """Enqueue as a step of the calling run, so that a replay enqueues nothing twice. The id is derived from the step: a crash in it is harmless."""
 
     def enqueue(digest: bytes) -> tuple[str, bool]:
@@ -165,13 +165,13 @@ class Queue(Shape, frozen=True):
     limits: Limits
 
 
-def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
+def wait(store: EngineStore, run_id: str, timeout: float | None) -> Outcome:
     """Return the outcome of a run that another thread or process executes, as soon as it has ended."""
     row = find_run(store.backend, run_id)
     return Enqueued(row.id, "", False, store).wait(timeout)
 
 
-def queues(store: Host, minutes: int) -> list[Queue]:
+def queues(store: EngineStore, minutes: int) -> list[Queue]:
     if type(minutes) is not int or not 0 <= minutes <= _MOST:
         raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
@@ -185,7 +185,7 @@ def queues(store: Host, minutes: int) -> list[Queue]:
 
 
 def order_of(
-    store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
+    store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
 ) -> Order:
     """Return a checked order: an input that no worker could use is refused here."""
     flow = None if isinstance(function, str) else flows.as_workflow(function)
@@ -195,7 +195,7 @@ def order_of(
     return Order(name, about, chunks, check_task(task), _microseconds(delay))
 
 
-def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
+def stored_input(store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
     """Return an input as this store saves it; raise if the workflow, when it is known, cannot accept it."""
     if not isinstance(function, str):
         flow = flows.as_workflow(function)
@@ -227,7 +227,7 @@ def _microseconds(delay: Any) -> int:
     return int(seconds * 1_000_000)
 
 
-def commit_of(store: Host, order: Order, id: str) -> Commit:
+def commit_of(store: EngineStore, order: Order, id: str) -> Commit:
     """Return the commit that creates the run."""
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
@@ -237,7 +237,7 @@ def commit_of(store: Host, order: Order, id: str) -> Commit:
     return commit
 
 
-def enqueue_order(store: Host, order: Order, id: str) -> Enqueued:
+def enqueue_order(store: EngineStore, order: Order, id: str) -> Enqueued:
     """Create the run, or find the existing one."""
     try:
         store.backend.commit(commit_of(store, order, id))
@@ -250,14 +250,14 @@ def enqueue_order(store: Host, order: Order, id: str) -> Enqueued:
     return Enqueued(id, order.task.queue, True, store)
 
 
-def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
+def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
     """Raise if the id belongs to a run of another workflow or with another input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
         raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")
 
 
-def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
+def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
     check_queue(queue)
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
         if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
@@ -278,5 +278,5 @@ def _rate(rate: Any) -> tuple[int | None, float]:
     )
 
 
-def limits_of(store: Host, queue: str) -> Limits:
+def limits_of(store: EngineStore, queue: str) -> Limits:
     return Limits.parse(store.backend.get_property(LIMITS + check_queue(queue)))

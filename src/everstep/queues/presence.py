@@ -15,7 +15,7 @@ from typing import NamedTuple
 from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged, EverstepError
 from everstep.runtime import workflow as flows
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 
 WORKER = "worker:"
 _numbers = itertools.count(1)
@@ -41,7 +41,7 @@ class WorkerRecord(NamedTuple):
 class Presence:
     """The record that a worker keeps in the store about itself while it works."""
 
-    def __init__(self, store: Host, queues: Sequence[str], concurrency: int, recover: bool):
+    def __init__(self, store: EngineStore, queues: Sequence[str], concurrency: int, recover: bool):
         self._store = store
         self._about = (list(queues), concurrency, recover, store.keeper.ttl)
         self._name = f"{WORKER}{store.keeper.worker.id}/{next(_numbers)}"

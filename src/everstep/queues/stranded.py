@@ -15,7 +15,7 @@ from everstep.errors import EverstepError
 from everstep.fields import Shape
 from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import RunRow, Status
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.workflow import beginning
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.refs import verified
@@ -42,7 +42,7 @@ class _Candidate(NamedTuple):
     queue: str | None
 
 
-def stranded(store: Host) -> list[Stranded]:
+def stranded(store: EngineStore) -> list[Stranded]:
     backend = store.backend
     alive = {worker.id for worker in backend.living()}
     workers = [said for worker, said in worker_records(backend) if worker in alive]
@@ -79,7 +79,7 @@ def _outside(backend: Backend) -> Iterator[_Candidate]:
             yield _Candidate(row, None)
 
 
-def _look_at(store: Host, candidate: _Candidate, workers: list[WorkerRecord]) -> Stranded | None:
+def _look_at(store: EngineStore, candidate: _Candidate, workers: list[WorkerRecord]) -> Stranded | None:
     row, queue = candidate
     version = None
     try:

@@ -44,7 +44,7 @@ from everstep.queues.enqueue import DEFAULT, check_queue
 from everstep.queues.presence import Presence
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow as flows
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
@@ -94,7 +94,7 @@ class Worker:
 
     def __init__(
         self,
-        store: Host,
+        store: EngineStore,
         queues: Sequence[str] = (DEFAULT,),
         concurrency: int = 8,
         *,

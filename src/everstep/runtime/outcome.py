@@ -11,7 +11,7 @@ from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.engine.messages import request_in
 from everstep.runtime.engine.messages import verified as verified_message
 from everstep.runtime.engine.replay import content, whole
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING
@@ -68,7 +68,7 @@ class Outcome(Shape):
         return f"{answers} Then, or when its wait is over: store.resume({self.run!r}) or store.wake().".strip()
 
 
-def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
+def recorded(store: EngineStore, row: RunRow, report: Report | None = None) -> Outcome:
     """Return the outcome of a run from its journal."""
     outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
     found = newest_of(store.backend, row, Kind.STATUS)
@@ -86,7 +86,7 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     return outcome
 
 
-def _changed_since(store: Host, row: RunRow) -> str | None:
+def _changed_since(store: EngineStore, row: RunRow) -> str | None:
     """Return why a run waits, if its status record is outdated: it was paused later, or its answer has arrived."""
     messages = {message.name: message for message in store.backend.messages(row.id)}
     if "pause" in messages:
@@ -97,7 +97,7 @@ def _changed_since(store: Host, row: RunRow) -> str | None:
     return f"the answer at gate {', '.join(map(repr, come))} has arrived" if come else None
 
 
-def waited_for(store: Host, row: RunRow) -> list[Gate]:
+def waited_for(store: EngineStore, row: RunRow) -> list[Gate]:
     """Return the open gates of a run, and of the children that it waits for."""
     from everstep.runtime.child import child_id
 

@@ -208,7 +208,7 @@ def _entered(run: Attempt, address: str) -> StepResults:
     """Return the step results of a database, with earlier attempts at this run fenced off."""
     results, (row, _) = open_results(address), run.live()
     if address not in run.databases:
-        results.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
+        results.enter(row.key, row.id, row.epoch, lambda step: _is_recorded(run, step))
         run.databases.add(address)
         run.store.at_close(address, lambda: _tidy(results))
     return results

@@ -67,8 +67,8 @@ class SqliteBackend:
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
-        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note, seal)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, most_wal)
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.rollback_guard.note, seal)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.rollback_guard.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
             self._locks.clean()
@@ -84,7 +84,7 @@ class SqliteBackend:
     def _connect_writer(self) -> apsw.Connection:
         connection = self._file.writer()
         self._wal.watch(connection)
-        self._file.witness.begin(*upkeep.seen(connection))
+        self._file.rollback_guard.begin(*upkeep.seen(connection))
         return connection
 
     def _prove_seal(self) -> None:
@@ -370,7 +370,7 @@ class SqliteBackend:
         # SQLite then merges and removes the WAL.
         with ExitStack() as closing:
             closing.callback(self._file.release)
-            for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
+            for part in (self._file.rollback_guard, self._locks, self._writer, self._reader, self._wal):
                 closing.callback(part.close)
             for bell in self._bells:
                 closing.callback(bell.stop)
@@ -394,7 +394,7 @@ class SqliteBackend:
         self._wal.abandon()
         self._writer.abandon()
         self._locks.abandon()
-        self._file.witness.close()
+        self._file.rollback_guard.close()
         return None if self._reader.abandon() else self._file.path
 
 

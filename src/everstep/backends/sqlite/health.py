@@ -90,7 +90,7 @@ def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
     free_pages, pages, page_size = (_number(cursor, name) for name in ("free_pages", "pages", "page_size"))
     (mode,) = cursor.execute(SQL["journal_mode"]).fetchone() or ("unknown",)
     (writes,) = cursor.execute(SQL["writes"]).fetchone() or (None,)
-    seen = file.witness.recall()
+    seen = file.rollback_guard.recall()
     disk = os.statvfs(path.parent)
     return {
         "engine": "SQLite",

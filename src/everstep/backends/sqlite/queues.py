@@ -21,7 +21,7 @@ from everstep.backends.sqlite.transaction import Transaction
 from everstep.clock import clock
 from everstep.errors import AlreadyQueued, Damaged, LeaseHeld, RunExists
 from everstep.records import Worker
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 _MINUTE = 60_000_000
 _DAY = 24 * 60
@@ -195,7 +195,7 @@ class Bell:
     def __init__(self, connection: apsw.Connection, ring: Callable[[], None]) -> None:
         self._connection = connection
         self._ring = ring
-        self._end = Nudge()
+        self._end = Wakeup()
         self._thread = threading.Thread(target=self._watch, name="everstep-bell", daemon=True)
         self._thread.start()
 

@@ -20,7 +20,7 @@ from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
 from everstep.records import Seal, unkeyed
 from everstep.threads.guard import interrupts
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 Operation = Callable[[Transaction, Any], Any]
 _BATCH = 1000
@@ -92,7 +92,7 @@ class Writer(GroupCommit):
             self._transaction = Transaction(self._connect(), self._seal)
         return self._transaction
 
-    def _recover(self) -> list[Nudge]:
+    def _recover(self) -> list[Wakeup]:
         """Clean up after an interrupted leader: settle its transaction if that was committed, else roll back and leave its requests to the
         next leader."""
         requests, transaction = self._committing, self._transaction

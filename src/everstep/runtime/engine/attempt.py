@@ -34,7 +34,7 @@ from everstep.records import RunRow
 from everstep.runtime.engine.context import Frame, frame, opened
 from everstep.runtime.engine.journal_writer import Durability, JournalWriter, check_durability
 from everstep.runtime.engine.messages import Messages, request_in
-from everstep.runtime.engine.options import Mode
+from everstep.runtime.engine.options import AttemptOptions
 from everstep.runtime.engine.owner import within
 from everstep.runtime.engine.replay import Replay
 from everstep.runtime.engine.saves import Saves
@@ -54,8 +54,8 @@ from everstep.store.views import when
 from everstep.threads.guard import WRITER, Guard
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.leases import Keeper
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine.leases import LeaseKeeper
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.tasks.writer import TaskWriter
 
 
@@ -76,12 +76,12 @@ class Attempt:
 
     def __init__(
         self,
-        store: Host,
-        keeper: Keeper,
+        store: EngineStore,
+        keeper: LeaseKeeper,
         handle: Any,
         given: tuple[str | None, Any, dict[str, Any]],
         durability: Durability,
-        options: Mode,
+        options: AttemptOptions,
         follows: bool = False,
     ):
         self.store = store

@@ -65,7 +65,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._system, self._engine, self._storage, self._space, self._left_behind, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
+            self._system, self._engine, self._storage, self._space, self._left_behind, self._rollback, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -152,18 +152,18 @@ class _Doctor:
             said = f"{files} ({shown_size(sum(left.values()))}) of a killed creation or repair are left in its folder"
             yield Finding("warn", "leftovers", said, "Remove them; no run needs them: rm " + " ".join(map(quote, left)))
 
-    def _witness(self) -> Iterator[Finding]:
+    def _rollback(self) -> Iterator[Finding]:
         if "seen" not in self._health:
             return
         seen, writes = self._health["seen"], self._health.get("writes")
         if seen is None:
             said = "this machine has not recorded the store yet, so a rollback to an older file would not be noticed"
-            yield Finding("ok", "witness", said)
+            yield Finding("ok", "rollback guard", said)
         elif isinstance(writes, int) and seen > writes:
             said = f"{seen - writes} writes that this machine has seen are missing from the store: an older file was put back"
-            yield Finding("bad", "witness", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
+            yield Finding("bad", "rollback guard", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
         else:
-            yield Finding("ok", "witness", "a rollback to an older file would be noticed")
+            yield Finding("ok", "rollback guard", "a rollback to an older file would be noticed")
 
     def _manifest(self) -> Iterator[Finding]:
         census = self._backend.census()

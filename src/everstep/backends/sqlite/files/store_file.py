@@ -30,7 +30,7 @@ from everstep.backends.sqlite.files.leftovers import foreign_wal, refuse_leftove
 from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.parts import attach
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
-from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
+from everstep.backends.sqlite.files.rollback_guard import RollbackGuard, Seen
 from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
@@ -58,7 +58,7 @@ class SqliteFile:
         self.wal = self.path + "-wal"
         self.busy_ms = whole_number("busy_ms", busy_ms, 2**31 - 1)  # SQLite takes an int of C
         self.read_only: str | None = None
-        self.witness = Witness(self.path)
+        self.rollback_guard = RollbackGuard(self.path)
         self._first: apsw.Connection | None = None
         refuse_unsafe(self.path)
         if not self._file_path.exists():
@@ -82,7 +82,7 @@ class SqliteFile:
 
     def _look(self, accept_older: bool) -> None:
         """Identify the file, and refuse it if it is not the expected one."""
-        seen = self.witness.recall()  # before the store is read: other processes keep writing both
+        seen = self.rollback_guard.recall()  # before the store is read: other processes keep writing both
         version = self._identify()
         self._refuse_foreign_wal()
         if version < FORMAT:
@@ -155,8 +155,8 @@ class SqliteFile:
     def _refuse_foreign_wal(self) -> None:
         """Refuse a file that the WAL beside it was not made for, before the two are merged."""
         for attempt in range(_LOOKS):
-            seen = self.witness.recall()
-            if not self._has_wal() or (seen is not None and seen.file == self.witness.file()):
+            seen = self.rollback_guard.recall()
+            if not self._has_wal() or (seen is not None and seen.file == self.rollback_guard.file()):
                 return
             try:
                 with closing(self._unmerged(self.reader())) as connection:
@@ -204,7 +204,7 @@ class SqliteFile:
             if not accept_older:
                 self._first.close()
                 raise
-            self.witness.forget()
+            self.rollback_guard.forget()
         self._first.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
     def _refuse_older(self, connection: apsw.Connection, seen: Seen) -> None:
@@ -216,7 +216,7 @@ class SqliteFile:
             return
         if writes < seen.writes:
             raise RolledBack(f"{self.path} is older than before: it lacks {seen.writes - writes} writes that this machine has seen")
-        if self._has_wal() and self.witness.file() != seen.file and not _adds_up(connection):
+        if self._has_wal() and self.rollback_guard.file() != seen.file and not _adds_up(connection):
             raise RolledBack(f"{self.path} is not the file that its WAL belongs to: its rows do not add up to the manifest in the WAL")
 
     def _has_wal(self) -> bool:

@@ -21,7 +21,7 @@ from everstep.backends.sqlite.feed import length, proven
 from everstep.backends.sqlite.files.create import folder_error
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.files.parts import TABLES, attach
-from everstep.backends.sqlite.files.rollback_guard import Witness
+from everstep.backends.sqlite.files.rollback_guard import RollbackGuard
 from everstep.backends.sqlite.recovery.carve import GONE, Carver
 from everstep.backends.sqlite.recovery.pages import Pages
 from everstep.backends.sqlite.rows import (
@@ -51,9 +51,9 @@ class DamagedSqliteStore:
     def __init__(self, source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> None:
         self._seal = seal
         self.path = os.path.realpath(source)
-        self._witness = Witness(self.path).recall()
+        self._seen = RollbackGuard(self.path).recall()
         try:
-            self._pages = Pages(self.path, private, self._witness)
+            self._pages = Pages(self.path, private, self._seen)
         except OSError as error:
             raise folder_error(error, Path(private)) from error
         self._carver: Carver | None = None
@@ -138,7 +138,7 @@ class DamagedSqliteStore:
 
     def _summary(self, values: Values) -> Summary:
         _, total, _, following, last, _, _, writes, identity, _ = values
-        seen = self._witness.writes if self._witness is not None and self._witness.identity == identity else 0
+        seen = self._seen.writes if self._seen is not None and self._seen.identity == identity else 0
         return Summary(
             total if type(total) is bytes else None,
             following - 1 if type(following) is int and 0 < following <= _MOST_RUNS else 0,
