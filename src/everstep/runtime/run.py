@@ -19,7 +19,7 @@ from everstep.errors import DamagedRecord, Interrupted, InvalidArgument, RunClos
 from everstep.runtime.engine import abandoned, finish, opening, owner
 from everstep.runtime.engine.attempt import OPEN, Attempt
 from everstep.runtime.engine.journal_writer import Durability
-from everstep.runtime.engine.options import Mode
+from everstep.runtime.engine.options import AttemptOptions
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.children_used import know_children
 from everstep.runtime.report import Report
@@ -35,8 +35,8 @@ from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import inside
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.leases import Keeper
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine.leases import LeaseKeeper
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.steps.open_step import OpenStep
 
 
@@ -44,7 +44,7 @@ class Run:
     """One run, open for writing."""
 
     def __init__(
-        self, store: Host, keeper: Keeper, id: str | None, state: Any, durability: Durability, fields: dict[str, Any], mode: Mode,
+        self, store: EngineStore, keeper: LeaseKeeper, id: str | None, state: Any, durability: Durability, fields: dict[str, Any], mode: AttemptOptions,
         follows: bool = False,
     ):  # fmt: skip
         self._attempt = Attempt(store, keeper, self, (id, state, fields), durability, mode, follows)
