@@ -17,7 +17,7 @@ from everstep.snapshot.tracked import TrackedDict, TrackedList
 
 RawOf = Callable[[Any, Any], bytes]
 """Returns the stored bytes of an item of a tracked container."""
-_KINDS = {TrackedDict: dict, TrackedList: list}
+_KINDS: dict[Any, Any] = {TrackedDict: dict, TrackedList: list}
 
 
 def comparable(old: Any, new: Any) -> bool:

@@ -6,16 +6,16 @@ Relies on a backend for bytes and on `snapshot` for their meaning. Thread-safe. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import need, whole
 from everstep.backends.contract.core import Backend, Commit
-from everstep.backends.contract.facts import Facts
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
+from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
@@ -32,9 +32,9 @@ from everstep.store.views import Checkpoint, Page, RunInfo
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
-    from everstep.store.attached import Attached
     from everstep.store.events.event import Event
     from everstep.store.gates import Gate
+    from everstep.store.journal.attached import Attached
     from everstep.store.journal.steps import Step
     from everstep.store.masking import Mask
     from everstep.store.progress import Progress
@@ -98,6 +98,18 @@ class BaseStore:
         self._tell("after_load", row.id, number=number)
         return state
 
+    def states(
+        self, run_id: str, *, first: int | None = None, last: int | None = None, newest_first: bool = True, shared: bool = False
+    ) -> Iterator[tuple[Checkpoint, Any]]:
+        """Yield the checkpoints first..last (numbers) with their states, in one walk; pruned ones are left out.
+
+        Each state is a new plain value. With `shared`, unchanged parts are the same objects in all of them, which is five times faster: do
+        not change them.
+        """
+        from everstep.store.travel.states import states
+
+        return states(self.backend, find_run(self.backend, run_id), first, last, newest_first, shared)
+
     def view(self, ref: str, *, at: int | str | None = None) -> Any:
         """Return the state that a ref names, read-only, fetching chunks as they are used."""
         row, number = self._resolve(ref, at)
@@ -141,7 +153,7 @@ class BaseStore:
     def attached(self, run_id: str, number: int | None = None, *, prefix: str | None = None) -> list[Attached]:
         """Return the entries attached to a checkpoint, or to any of the run, whose names begin with `prefix`; in the order of attaching."""
         need(self.backend, Index)
-        from everstep.store.attached import list_attached
+        from everstep.store.journal.attached import list_attached
 
         return list_attached(self.backend, find_run(self.backend, run_id), number, prefix)
 
@@ -224,14 +236,14 @@ class BaseStore:
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
         """
-        need(self.backend, Audit, Index, Mailbox, Reclaim, Facts)
+        need(self.backend, Audit, Index, Mailbox, Reclaim, Properties)
         from everstep.store.verify.verify import verify
 
         return verify(self.backend, depth, progress, seconds)
 
     def doctor(self) -> Checkup:
         """Report unsafe settings, waste and leftovers: findings, each with a level, a sentence and a remedy."""
-        need(self.backend, Audit, Facts)
+        need(self.backend, Audit, Properties)
         from everstep.store.verify.doctor import doctor
 
         return doctor(self.backend, self.framer)
@@ -266,7 +278,7 @@ class BaseStore:
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Store a retention: for every run, for those of a workflow, or for one run. None removes it."""
-        need(self.backend, Facts)
+        need(self.backend, Properties)
         from everstep.store.retention.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
@@ -280,7 +292,7 @@ class BaseStore:
         return None if found is None else found.retention
 
     def _cleaner(self) -> Cleaner:
-        need(self.backend, Audit, Reclaim, Facts)
+        need(self.backend, Audit, Reclaim, Properties)
         from everstep.store.retention.cleanup import Cleaner
 
         return Cleaner(self.backend, self.framer, self.retention, self.protect)

@@ -32,9 +32,9 @@ from everstep.runtime.engine.opening import continue_from
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.lines.catch_up import caught_up
 from everstep.snapshot.saver import Saved, Saver
-from everstep.store.attached import Given, address_of, addresses, entry_of
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.events.event import Event
+from everstep.store.journal.attached import Given, address_of, addresses, entry_of
 from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, load
 from everstep.store.query import check_note, check_tags, to_meta
@@ -43,7 +43,7 @@ from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import interrupts
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.lines.ways import Ways
 
 Labels = tuple[str | None, tuple[str, ...], str | None]
@@ -57,7 +57,7 @@ _REFUSED = (Conflict, LostLease, RunExists)
 class Appender:
     """One run, as far as one handle knows it."""
 
-    def __init__(self, store: Host, id: str, state: Any, fields: dict[str, Any], ways: Ways):
+    def __init__(self, store: EngineStore, id: str, state: Any, fields: dict[str, Any], ways: Ways):
         self.store = store
         self.id = id
         self.ways = ways

@@ -12,14 +12,14 @@ from everstep.runtime.lines.appender import Appender
 from everstep.runtime.lines.through_driver import attach_through, refuse_driver, refuse_workflow
 from everstep.runtime.lines.ways import InTask
 from everstep.runtime.lines.within import driver_here
-from everstep.store.attached import given
+from everstep.store.journal.attached import given
 from everstep.store.query import check_text
 from everstep.store.views import Checkpoint
 from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine_store import EngineStore
 
 
 class AsyncLine:
@@ -30,7 +30,7 @@ class AsyncLine:
         self._id = appender.id
 
     @classmethod
-    async def open(cls, store: Host, id: str, state: Any, fields: dict[str, Any]) -> AsyncLine:
+    async def open(cls, store: EngineStore, id: str, state: Any, fields: dict[str, Any]) -> AsyncLine:
         appender = Appender(store, id, state, fields, InTask())
         await appender.open()
         if appender.number:

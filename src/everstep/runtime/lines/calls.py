@@ -8,7 +8,7 @@ from typing import Any
 from everstep.errors import InvalidArgument
 from everstep.records import Status
 from everstep.runtime.lines.appender import Appender
-from everstep.store.attached import Given
+from everstep.store.journal.attached import Given
 from everstep.store.views import Checkpoint
 
 _WORDS = (Status.WAITING, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)

@@ -16,20 +16,20 @@ from everstep.runtime.lines.appender import Appender
 from everstep.runtime.lines.through_driver import attach_through, checkpoint_through, refuse_driver
 from everstep.runtime.lines.ways import InThread
 from everstep.runtime.lines.within import driver_here
-from everstep.store.attached import given
+from everstep.store.journal.attached import given
 from everstep.store.query import check_text
 from everstep.store.views import Checkpoint
 from everstep.threads.at_once import at_once
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine_store import EngineStore
 
 
 class Line:
     """One run, open for appending without a lease."""
 
-    def __init__(self, store: Host, id: str, state: Any, fields: dict[str, Any]):
+    def __init__(self, store: EngineStore, id: str, state: Any, fields: dict[str, Any]):
         self._appender: Appender | None = Appender(store, id, state, fields, InThread())
         self._id = id
         at_once(self._appender.open())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit
 from everstep.errors import EverstepError, InvalidArgument, NotFound
-from everstep.store.attached import Given, address_of, addresses, entry_of
+from everstep.store.journal.attached import Given, address_of, addresses, entry_of
 from everstep.store.views import Checkpoint
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def attach_through(driver: Attempt, number: int, given: list[Given], replace: bo
     try:
         written = [one.name for one in given]
         writer.commit(lambda: _with_entries(driver, number, given, replace, written))
-        driver.letters.look_after_commit()
+        driver.messages.look_after_commit()
     except _Taken:
         return []
     return written

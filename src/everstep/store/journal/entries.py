@@ -8,7 +8,7 @@ MessagePack array with the fields of its class in their order:
     answer   AnswerEntry     the end of the wait at a gate
     timer    TimerEntry      a deadline
     event    EventEntry      an event of the program, or of the runtime itself
-    attached AttachedEntry   a value that is attached to a checkpoint; `store.attached` has the addresses
+    attached AttachedEntry   a value that is attached to a checkpoint; `journal.attached` has the addresses
 
 Start and status records hold a map instead; `said_in` reads it. Times are µs since 1970.
 """
@@ -127,12 +127,20 @@ def pack(entry: AnyEntry) -> bytes:
     return packb([*entry])  # ormsgpack does not pack named tuples
 
 
+def pack_step(
+    status: str, attempt: int, digest: bytes, input: bytes | str, form: int, result: bytes | None, error: dict[str, Any] | None,
+    started: int, ended: int, tokens: int, cost: float, worker: str, flags: StepFlags,
+) -> bytes:  # fmt: skip
+    """Return the bytes of a `StepEntry` with these fields. Every step passes here, so no named tuple is made."""
+    return packb([status, attempt, digest, input, form, result, error, started, ended, tokens, cost, worker, flags])
+
+
 def open_entry(record: Record) -> AnyEntry:
     """Return the entry in the body of a record. Raises `Damaged` if it is not one: a forged store can contain anything."""
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
-        body = unpackb(record.content())
+        body = unpackb(record.opener.unwrap(record.body))
     except ValueError as error:
         raise DamagedFrame(f"record {record.seq} of run {record.run!r} is not a journal entry") from error
     cls, fits = _KINDS.get(record.kind, _UNKNOWN)

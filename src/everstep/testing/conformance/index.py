@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from everstep.backends.contract.capability import has
 from everstep.backends.contract.core import Backend, Query
+from everstep.backends.contract.reclaim import Reclaim
 from everstep.errors import NotFound
 from everstep.records import Tag
 from everstep.testing.conformance.suite import Suite
@@ -44,6 +46,30 @@ class TagsSuite(Suite):
         for name, number in (("b", 1), ("a", 3), ("a", 1)):
             backend.tag(Tag.make(row.key, name, number, 1), row.id)
         assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]
+
+
+class AttachedSuite(Suite):
+    def test_attached_entries_are_found_by_the_beginning_of_their_addresses(self, backend: Backend) -> None:
+        row = self.create(backend, "r", checkpoints=2)
+        assert backend.attached("r") == []
+        for note in ("1:b", "12:a", "1:a", "1:b"):
+            row = self.advance(backend, row, note.encode(), kind="attached", note=note)
+        row = self.advance(backend, row, kind="event", note="1:a")
+        found = backend.attached("r", "1:")
+        assert [(r.note, r.body) for r in found] == [("1:b", b"1:b"), ("1:a", b"1:a"), ("1:b", b"1:b")]
+        assert found == [record for record in backend.records("r", 1, 99, ("attached",)) if record.note != "12:a"]
+        assert [r.note for r in backend.attached("r", "1:b")] == ["1:b", "1:b"]
+        assert len(backend.attached("r")) == 4
+        assert backend.attached("r", "2:") == [] == backend.attached("nobody", "1:")
+
+    def test_attached_entries_belong_to_one_run_and_go_with_it(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend, "r"), kind="attached", note="1:a")
+        self.advance(backend, self.create(backend, "other"), kind="attached", note="1:a")
+        assert [r.run for r in backend.attached("r")] == ["r"]
+        if has(backend, Reclaim):
+            backend.delete(row)
+            assert backend.attached("r") == []
+            assert len(backend.attached("other")) == 1
 
 
 class CheckpointQuerySuite(Suite):
