@@ -8,7 +8,6 @@ from contextvars import copy_context
 from typing import Any
 
 import pytest
-from conftest import Places
 
 import everstep
 from everstep.backends.wrap import Counted
@@ -25,7 +24,7 @@ from everstep.errors import (
 
 
 @pytest.fixture
-def store(places: Places) -> everstep.Store:
+def store(places: Any) -> everstep.Store:
     return places.open()
 
 
@@ -111,7 +110,7 @@ def test_changes_made_before_another_state_is_handed_in_are_in_no_way_lost_or_do
     assert store.verify("full").ok
 
 
-def test_a_stale_writer_gets_a_conflict_with_the_newest_number(places: Places) -> None:
+def test_a_stale_writer_gets_a_conflict_with_the_newest_number(places: Any) -> None:
     one, other = places.open().line("r"), places.open().line("r")
     one.state["by"] = "one"
     one.checkpoint()
@@ -128,7 +127,7 @@ def test_a_stale_writer_gets_a_conflict_with_the_newest_number(places: Places) -
     assert places.open().load("r") == one.state == {"by": "one", "and": "other"}
 
 
-def test_two_writers_lose_no_update(places: Places) -> None:
+def test_two_writers_lose_no_update(places: Any) -> None:
     def work(name: str) -> int:
         line, conflicts = places.open().line("r"), 0
         for n in range(25):
@@ -152,7 +151,7 @@ def test_two_writers_lose_no_update(places: Places) -> None:
     assert store.verify("full").ok
 
 
-def test_refresh_applies_what_others_have_appended(places: Places) -> None:
+def test_refresh_applies_what_others_have_appended(places: Any) -> None:
     one, store = places.open().line("r", state={"items": [{"n": n} for n in range(100)], "text": "x" * 600}), places.open()
     one.checkpoint()
     other = store.line("r")
@@ -176,7 +175,7 @@ def test_refresh_applies_what_others_have_appended(places: Places) -> None:
     assert places.open().verify("full").ok
 
 
-def test_refresh_over_many_bases_and_after_own_changes(places: Places) -> None:
+def test_refresh_over_many_bases_and_after_own_changes(places: Any) -> None:
     one, other = places.open().line("r", state={"items": []}), places.open().line("r")
     for n in range(130):
         one.state["items"].append("x" * 50 + str(n))
@@ -196,7 +195,7 @@ def test_refresh_over_many_bases_and_after_own_changes(places: Places) -> None:
     assert places.open().verify("full").ok
 
 
-def test_values_of_registered_types_come_back_after_a_refresh(places: Places) -> None:
+def test_values_of_registered_types_come_back_after_a_refresh(places: Any) -> None:
     import dataclasses
 
     @dataclasses.dataclass
@@ -214,7 +213,7 @@ def test_values_of_registered_types_come_back_after_a_refresh(places: Places) ->
     assert other.state == {"p": [Point(1), Point(2)]}
 
 
-def test_nothing_is_appended_while_somebody_else_drives_the_run(places: Places) -> None:
+def test_nothing_is_appended_while_somebody_else_drives_the_run(places: Any) -> None:
     store = places.open()
     line = store.line("r")
     line.checkpoint()
@@ -233,7 +232,7 @@ def test_nothing_is_appended_while_somebody_else_drives_the_run(places: Places) 
     assert store.get("r").status == "waiting", "it had succeeded, and has moved on"
 
 
-def test_inside_a_driver_a_line_saves_through_the_lease(places: Places) -> None:
+def test_inside_a_driver_a_line_saves_through_the_lease(places: Any) -> None:
     store = places.open()
     line = store.line("r", state={"n": 0})
     line.checkpoint()
@@ -274,7 +273,7 @@ def test_a_line_does_not_touch_the_journal_of_a_workflow(store: everstep.Store) 
     assert [one.name for one in store.attached("w")] == ["seen", "later"]
 
 
-def test_a_run_whose_driver_died_waits_when_a_line_has_appended(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_driver_died_waits_when_a_line_has_appended(places: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     store = places.open()
     with store.run("r") as run:
         run.checkpoint()
@@ -317,7 +316,7 @@ def test_statuses(store: everstep.Store) -> None:
     assert [event.data.get("reason") for event in store.events(run="r") if event.name == "run_succeeded"] == ["because"]
 
 
-def test_a_deleted_run_is_not_made_again_by_a_handle_that_knew_it(places: Places) -> None:
+def test_a_deleted_run_is_not_made_again_by_a_handle_that_knew_it(places: Any) -> None:
     store = places.open()
     line, other = store.line("r"), store.line("r")
     line.checkpoint()
@@ -332,7 +331,7 @@ def test_a_deleted_run_is_not_made_again_by_a_handle_that_knew_it(places: Places
     assert other.state == {"new": 1}
 
 
-def test_two_handles_create_one_run_at_the_same_time(places: Places) -> None:
+def test_two_handles_create_one_run_at_the_same_time(places: Any) -> None:
     one, other = places.open().line("r"), places.open().line("r")
     one.checkpoint()
     with pytest.raises(Conflict):
@@ -385,7 +384,7 @@ def test_an_unknown_outcome_is_found_out_by_the_next_call(store: everstep.Store,
     assert store.verify("full").ok
 
 
-def test_an_entry_of_another_writer_is_no_conflict_for_a_checkpoint(places: Places) -> None:
+def test_an_entry_of_another_writer_is_no_conflict_for_a_checkpoint(places: Any) -> None:
     one, other = places.open().line("r"), places.open().line("r")
     one.checkpoint()
     other.refresh()
@@ -417,7 +416,7 @@ def test_hooks_hear_of_checkpoints(store: everstep.Store) -> None:
     assert heard == [1]
 
 
-def test_redaction_masks_what_a_line_writes(places: Places) -> None:
+def test_redaction_masks_what_a_line_writes(places: Any) -> None:
     from everstep.redact import Redactor
 
     store = places.open(redaction=Redactor.default())
@@ -430,7 +429,7 @@ def test_redaction_masks_what_a_line_writes(places: Places) -> None:
     assert "hunter2" not in repr(seen)
 
 
-def test_async_lines_do_the_same(places: Places) -> None:
+def test_async_lines_do_the_same(places: Any) -> None:
     async def main() -> None:
         async with places.open() as store:
             line = await store.line("r", state={"n": 0}, workflow="w")
@@ -457,7 +456,7 @@ def test_async_lines_do_the_same(places: Places) -> None:
     asyncio.run(main())
 
 
-def test_saves_of_many_async_lines_share_commits(places: Places) -> None:
+def test_saves_of_many_async_lines_share_commits(places: Any) -> None:
     async def main() -> int:
         async with places.open() as store:
             lines = [await store.line(f"r{n}") for n in range(50)]
@@ -470,7 +469,7 @@ def test_saves_of_many_async_lines_share_commits(places: Places) -> None:
         assert asyncio.run(main()) < 25
 
 
-def test_a_cancelled_task_still_saves(places: Places) -> None:
+def test_a_cancelled_task_still_saves(places: Any) -> None:
     async def main() -> None:
         async with places.open() as store:
             line = await store.line("r")

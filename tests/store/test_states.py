@@ -4,7 +4,6 @@ import random
 from typing import Any
 
 import pytest
-from conftest import Places
 
 import everstep
 from everstep.backends.wrap import Counted
@@ -35,7 +34,7 @@ def filled(store: everstep.Store, n: int = 150, seed: int = 0) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("newest_first", [True, False])
-def test_a_walk_gives_the_states_that_loads_give(places: Places, newest_first: bool, shared: bool) -> None:
+def test_a_walk_gives_the_states_that_loads_give(places: Any, newest_first: bool, shared: bool) -> None:
     store = places.open()
     filled(store)
     store.tag("r@70", "later")
@@ -49,7 +48,7 @@ def test_a_walk_gives_the_states_that_loads_give(places: Places, newest_first: b
             assert (made.note, made.tags) == (store.checkpoint(made.ref).note, store.checkpoint(made.ref).tags)
 
 
-def test_states_are_values_of_their_own_unless_they_may_share(places: Places) -> None:
+def test_states_are_values_of_their_own_unless_they_may_share(places: Any) -> None:
     store = places.open()
     filled(store, 20)
     own = [state for _, state in store.states("r")]
@@ -65,7 +64,7 @@ def test_states_are_values_of_their_own_unless_they_may_share(places: Places) ->
     assert shared[0]["items"][0] is shared[1]["items"][0]
 
 
-def test_objects_of_the_program_come_back(places: Places) -> None:
+def test_objects_of_the_program_come_back(places: Any) -> None:
     import dataclasses
 
     @dataclasses.dataclass
@@ -85,7 +84,7 @@ def test_objects_of_the_program_come_back(places: Places) -> None:
             assert type(state["p"][3]) is Point
 
 
-def test_a_walk_reads_each_base_once(places: Places) -> None:
+def test_a_walk_reads_each_base_once(places: Any) -> None:
     store = places.open()
     filled(store, 60)
     store.backend = Counted(store.backend)  # type: ignore[assignment]
@@ -93,7 +92,7 @@ def test_a_walk_reads_each_base_once(places: Places) -> None:
     assert sum(store.backend.calls.values()) < 40  # type: ignore[attr-defined]
 
 
-def test_pruned_states_are_left_out(places: Places) -> None:
+def test_pruned_states_are_left_out(places: Any) -> None:
     store = places.open()
     filled(store, 120)
     store.prune(everstep.Retention(keep_last=3, keep_tagged=["t50", "t51", "t90"]), run="r")
@@ -104,7 +103,7 @@ def test_pruned_states_are_left_out(places: Places) -> None:
         assert encode(state) == encode(store.load(made.ref))
 
 
-def test_wrong_numbers_are_refused_at_once(places: Places) -> None:
+def test_wrong_numbers_are_refused_at_once(places: Any) -> None:
     store = places.open()
     store.line("r").checkpoint()
     for wrong in (0, 2, -1):
@@ -119,7 +118,7 @@ def test_wrong_numbers_are_refused_at_once(places: Places) -> None:
     assert list(store.states("empty")) == []
 
 
-def test_a_run_that_is_deleted_in_the_middle_is_reported(places: Places) -> None:
+def test_a_run_that_is_deleted_in_the_middle_is_reported(places: Any) -> None:
     store = places.open()
     filled(store, 150)
     walk: Any = store.states("r")
