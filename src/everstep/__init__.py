@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from everstep.api import Store, open
     from everstep.codec.kinds import Unknown, register
     from everstep.errors import EverstepError, NonDeterminism, StepFailed
+    from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.limits.policy import every, manual, off, on
@@ -47,6 +48,7 @@ __all__ = [
     "Store",
     "Unknown",
     "current",
+    "drives",
     "every",
     "gate",
     "manual",
@@ -78,6 +80,7 @@ _WHERE = {
     "Store": "api",
     "Unknown": "codec.kinds",
     "current": "runtime.engine.context",
+    "drives": "runtime.drivers",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",
     "manual": "runtime.limits.policy",

@@ -322,6 +322,12 @@ class Store(EngineStore):
             self, run_id, from_step, replay, anyway, {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
         )
 
+    def drives(self, workflow: str, function: Any = None, /) -> Any:
+        """Have `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
+        from everstep.runtime.drivers import drives
+
+        return drives(workflow, function)
+
     def can_resume(self, run_id: str) -> Resumable:
         """Check whether `resume` would continue a run in this process now; the result has the reasons if not."""
         from everstep.runtime.resumable import can_resume

@@ -310,11 +310,23 @@ class BaseStore:
         return list_steps(self.backend, find_run(self.backend, run_id))
 
     def gates(self, run_id: str) -> list[Gate]:
-        """Return the gates that a run has reached, with questions and answers."""
+        """Return the gates that a run has reached, with questions and answers; an answer shows as soon as it is posted."""
         need(self.backend, Mailbox)
-        from everstep.store.gates import list_gates
+        from everstep.store.gates import list_gates, with_posted
 
-        return list_gates(self.backend, find_run(self.backend, run_id))
+        row = find_run(self.backend, run_id)
+        return with_posted(self.backend, row, list_gates(self.backend, row))
+
+    def questions(self, workflow: str | None = None, *, limit: int | None = None, after: int | None = None) -> Page[Gate]:
+        """Return the open questions of all waiting runs, or of those of a workflow, the oldest run first.
+
+        `after` is the `next` of the previous page.
+        """
+        need(self.backend, Mailbox, Index)
+        query.make_query("runs", workflow=workflow, limit=limit, after=after)  # rejects invalid values
+        from everstep.store.gates import questions
+
+        return questions(self.backend, workflow, after or 0, limit)
 
     def events(self, after: int | str = 0, run: str | None = None, limit: int = 1000) -> Page[Event]:
         """Return the events of the store after a position, in commit order; continue from the page's `next`.

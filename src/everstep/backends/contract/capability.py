@@ -83,6 +83,8 @@ class Partial:
 
 _CERTAIN: dict[str, Any] = {
     "messages": lambda run: [],
+    "gates": lambda run: [],
+    "unanswered": lambda workflow=None, after=0, limit=None: [],
     "attached": lambda run, address="": [],
     "tags": lambda run, first=None, last=None: [],
     "pruned": lambda run: None,

@@ -27,5 +27,14 @@ class Index(Protocol):
     def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
         """Return the digests of those records that exist, by seq."""
 
+    def gates(self, run: str) -> list[Record]:
+        """Return the records of the kinds `gate` and `answer` of a run, in order of seq, with bodies. Found by an index."""
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        """Return the gate records of waiting runs, or of those of a workflow, that have no answer record with the same note, with cursors.
+
+        A cursor grows with the creation of the run, then with the seq; `after` leaves out those up to one. Found by an index.
+        """
+
     def attached(self, run: str, address: str = "") -> list[Record]:
         """Return the records of the kind `attached` whose note begins with `address`, in order of seq, with bodies. Found by an index."""

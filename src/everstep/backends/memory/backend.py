@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from everstep import clock as clocks
 from everstep.backends import deleted_pks
-from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut
@@ -176,6 +176,20 @@ class MemoryBackend:
             stored = [] if entry is None else [r for r in entry.records if r.kind == Kind.CHECKPOINT]
             found = [replace(r, body=None) for r in stored if entry is not None and fits_checkpoint(self._tagged(entry, r), query)]
         return _page(found, query, [record.number for record in found])
+
+    def gates(self, run: str) -> list[Record]:
+        return self.records(run, 1, MAX_SEQ, (Kind.GATE.value, Kind.ANSWER.value))
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        data = self._open()
+        found: list[tuple[int, Record]] = []
+        with data.lock:
+            for run in sorted(data.runs.values(), key=lambda run: run.pk):
+                if run.row.status == Status.WAITING and workflow in (None, run.row.workflow):
+                    answered = {r.note for r in run.records if r.kind == Kind.ANSWER}
+                    asked = [r for r in run.records if r.kind == Kind.GATE and r.note not in answered]
+                    found += [(run.pk << 31 | r.seq, replace(r)) for r in asked]
+        return [one for one in found if one[0] > after][:limit]
 
     def attached(self, run: str, address: str = "") -> list[Record]:
         data = self._open()

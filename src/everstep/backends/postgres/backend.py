@@ -138,6 +138,13 @@ class PostgresBackend:
         self._check_open()
         return list_checkpoints(self._readers, self._address.schema, run, query)
 
+    def gates(self, run: str) -> list[Record]:
+        return [record_from(run, row) for row in self._rows("gates", run)]
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        found = self._rows("unanswered", after, after, workflow, workflow, limit)
+        return [(row[0], record_from(row[1], row[2:])) for row in found]
+
     def attached(self, run: str, address: str = "") -> list[Record]:
         return [record_from(run, row) for row in self._rows("attached", run, address, address + "\U0010ffff")]
 

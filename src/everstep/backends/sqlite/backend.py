@@ -35,7 +35,15 @@ from everstep.backends.sqlite.files import os_fork
 from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
-from everstep.backends.sqlite.listing import find_checkpoint, list_attached, list_checkpoints, list_runs, locate
+from everstep.backends.sqlite.listing import (
+    find_checkpoint,
+    list_attached,
+    list_checkpoints,
+    list_gates,
+    list_runs,
+    list_unanswered,
+    locate,
+)
 from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
@@ -140,6 +148,16 @@ class SqliteBackend:
         self._check_open()
         with self._reader.snapshot() as cursor:
             return list_checkpoints(cursor, run, query)
+
+    def gates(self, run: str) -> list[Record]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_gates(cursor, run)
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_unanswered(cursor, workflow, after, limit)
 
     def attached(self, run: str, address: str = "") -> list[Record]:
         self._check_open()

@@ -138,15 +138,32 @@ def _count(cursor: apsw.Cursor, one: _Filter) -> int:
 
 
 def list_attached(cursor: apsw.Cursor, run: str, address: str) -> list[Record]:
-    """List entries that are attached to checkpoints. If the index does not exist yet, there is none."""
+    """List entries that are attached to checkpoints."""
     pk = find(cursor, run)
+    found = [] if pk is None else _by_index(cursor, "attached", (pk, address, address + "\U0010ffff"))
+    return [record_from(run, values) for values in found]
+
+
+def list_gates(cursor: apsw.Cursor, run: str) -> list[Record]:
+    """List the questions of a run, and their answers."""
+    pk = find(cursor, run)
+    return [record_from(run, values) for values in ([] if pk is None else _by_index(cursor, "gates", (pk,)))]
+
+
+def list_unanswered(cursor: apsw.Cursor, workflow: str | None, after: int, limit: int | None) -> list[tuple[int, Record]]:
+    """List the questions of all waiting runs that have no answer."""
+    found = _by_index(cursor, "unanswered", (after, workflow, -1 if limit is None else limit))
+    return [(values[1], record_from(values[0], values[1:])) for values in found]
+
+
+def _by_index(cursor: apsw.Cursor, name: str, values: tuple[Any, ...]) -> list[Any]:
+    """Return rows that an index finds. If the index does not exist yet, there is none: the first such record creates it."""
     try:
-        found = [] if pk is None else cursor.execute(SQL["attached"], (pk, address, address + "\U0010ffff")).fetchall()
+        return cursor.execute(SQL[name], values).fetchall()
     except apsw.SQLError as error:
-        if "no such index" not in str(error):
+        if not str(error).startswith("no such index: records_"):
             raise
         return []
-    return [record_from(run, values) for values in found]
 
 
 _COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body"

@@ -29,6 +29,7 @@ from everstep.backends.sqlite.files.parts import (  # fmt: skip
     ATTACHED,
     CHUNKS,
     FEED,
+    GATES,
     LISTING,
     MESSAGES,
     NOTES,
@@ -78,6 +79,7 @@ _CHECKS = ((TAGS, "tag_checks"), (MESSAGES, "message_checks"), (PRUNED, "pruned_
 _DROPS = ((TAGS, "drop_tags"), (MESSAGES, "drop_messages"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
 _QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
 _NEEDS = {"property": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
+_INDEXED = {Kind.ATTACHED.value: ATTACHED, Kind.GATE.value: GATES, Kind.ANSWER.value: GATES}
 _KNOWN_RUNS = 10_000
 _MAX_RUNS = 1 << 32
 
@@ -220,8 +222,8 @@ class Transaction:
             self._records.append(record_values(pk, record))
             if record.tags and record.kind == Kind.CHECKPOINT:
                 self._tag_record(pk, commit.run, record)
-            elif record.kind == Kind.ATTACHED:
-                self.need(ATTACHED)
+            elif record.kind in _INDEXED:
+                self.need(_INDEXED[record.kind])
         if commit.chunks:
             self._add_chunks(commit.run.family, commit.chunks)
         if commit.read or commit.messages:

@@ -71,7 +71,7 @@ def _take(run: Attempt) -> None:
         run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last process never released it, or that is unknown
     with _released_on_error(run, row):
         _refuse_overtaken(run, row)
-        if died and run.options.workflow:
+        if died and (run.options.workflow or run.options.framework):
             row = _count_death(run, row)
         run.fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
         _ready(run, row)

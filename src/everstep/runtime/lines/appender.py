@@ -112,6 +112,13 @@ class Appender:
         self.number = now.checkpoints
         return True
 
+    async def refresh_row(self) -> None:
+        """Read the newest row, without its state."""
+        now = await self.ways.call(self._stored)
+        if now is None or (self.row is not None and now.key != self.row.key):
+            raise self._deleted()
+        self._moved(now)
+
     async def _caught_up(self, before: RunRow, now: RunRow) -> bool:
         if self._saver is None or before.checkpoints != self.number:
             return False
@@ -163,13 +170,18 @@ class Appender:
 
     async def entries(self, entries: list[Entry], status: Status | None = None, **about: Any) -> Commit:
         """Append journal entries, and a status."""
-        await self._settle()
-        await self._refuse_workflow()
-        commit = await self.append(lambda row: self._with_entries(row, entries, status, about))
+        await self.begin()
+        commit = await self.append(lambda row: self.with_entries(row, entries, status, **about))
         assert commit is not None
         return commit
 
-    def _with_entries(self, row: RunRow | None, entries: list[Entry], status: Status | None, about: dict[str, Any]) -> Commit:
+    async def begin(self) -> None:
+        """Find out what is unknown, and refuse the run of a workflow."""
+        await self._settle()
+        await self._refuse_workflow()
+
+    def with_entries(self, row: RunRow | None, entries: list[Entry], status: Status | None = None, **about: Any) -> Commit:
+        """Return the commit of journal entries, and of a status, after this row; without a row, it creates the run."""
         framer, seal = self.store.framer, self.store.backend.seal
         chain = Chain(framer, new_row(self.id, **self._fields) if row is None else row, row, seal)
         if row is None:

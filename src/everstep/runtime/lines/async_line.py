@@ -7,11 +7,13 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from everstep.errors import RunClosed
-from everstep.runtime.lines import calls
+from everstep.runtime.lines import calls, questions
 from everstep.runtime.lines.appender import Appender
 from everstep.runtime.lines.through_driver import attach_through, refuse_driver, refuse_workflow
 from everstep.runtime.lines.ways import InTask
 from everstep.runtime.lines.within import driver_here
+from everstep.runtime.waits.questions import ask_in, asked_of, settle_in
+from everstep.store.gates import Gate
 from everstep.store.journal.attached import given
 from everstep.store.query import check_text
 from everstep.store.views import Checkpoint
@@ -87,6 +89,25 @@ class AsyncLine:
         if driver is None:
             return await calls.attach(line, number, found, replace)
         return await offload(attach_through, driver, number, found, replace)
+
+    async def ask(
+        self, name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None
+    ) -> Gate:
+        """Record a question; see `Line.ask`."""
+        line, driver = self._open(), self._driver()
+        asked = asked_of(line.store, name, ask, schema, choices, timeout)
+        if driver is None:
+            return await questions.ask(line, asked)
+        refuse_workflow(driver)
+        return await offload(ask_in, driver, asked)
+
+    async def answers(self) -> list[Gate]:
+        """Record the answers that have come; see `Line.answers`."""
+        line, driver = self._open(), self._driver()
+        if driver is None:
+            return await questions.answers(line)
+        await offload(settle_in, driver)
+        return await offload(line.store.gates, self._id)
 
     async def status(self, word: str, reason: str | None = None) -> None:
         """Set the status of the run; see `Line.status`."""

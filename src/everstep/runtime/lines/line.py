@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everstep.errors import RunClosed
-from everstep.runtime.lines import calls
+from everstep.runtime.lines import calls, questions
 from everstep.runtime.lines.appender import Appender
-from everstep.runtime.lines.through_driver import attach_through, checkpoint_through, refuse_driver
+from everstep.runtime.lines.through_driver import attach_through, checkpoint_through, refuse_driver, refuse_workflow
 from everstep.runtime.lines.ways import InThread
 from everstep.runtime.lines.within import driver_here
+from everstep.runtime.waits.questions import ask_in, asked_of, settle_in
+from everstep.store.gates import Gate
 from everstep.store.journal.attached import given
 from everstep.store.query import check_text
 from everstep.store.views import Checkpoint
@@ -95,6 +97,27 @@ class Line:
         calls.check_number(number)
         found, driver = given(line.store, values), self._driver()
         return attach_through(driver, number, found, replace) if driver is not None else at_once(calls.attach(line, number, found, replace))
+
+    def ask(self, name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None) -> Gate:
+        """Record a question, and return it as a gate; nothing waits. If one of this name is open, that is returned.
+
+        The answer must match `schema` (a type, or a JSON Schema) or be one of `choices`. After `timeout` seconds it counts as answered with
+        None by "timeout". `store.answer` answers it, `store.gates` and `line.answers` show the answer.
+        """
+        line, driver = self._open(), self._driver()
+        asked = asked_of(line.store, name, ask, schema, choices, timeout)
+        if driver is None:
+            return at_once(questions.ask(line, asked))
+        refuse_workflow(driver)
+        return ask_in(driver, asked)
+
+    def answers(self) -> list[Gate]:
+        """Record the answers that have come, and return all gates of the run. From then on they do not make the run due any more."""
+        line, driver = self._open(), self._driver()
+        if driver is None:
+            return at_once(questions.answers(line))
+        settle_in(driver)
+        return line.store.gates(self._id)
 
     def status(self, word: str, reason: str | None = None) -> None:
         """Set the status of the run: waiting, succeeded, failed or cancelled. The next checkpoint has it wait again, unless it is cancelled."""

@@ -6,7 +6,7 @@ is in the body, so that it is gone if the body is dropped. The newest record wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from everstep.backends.contract.core import Backend
 from everstep.errors import DamagedRecord, InvalidArgument
 from everstep.fields import Shape
-from everstep.records import ZERO, Kind, Record, RunRow, record_fault
+from everstep.records import Kind, Record, RunRow
 from everstep.store.chain import Entry
+from everstep.store.gates import prove
 from everstep.store.journal.entries import AttachedEntry, open_as, pack
 from everstep.store.journal.results import StoredResult, load_result, result_body
 from everstep.store.query import check_text
@@ -77,19 +78,11 @@ def list_attached(backend: Backend, row: RunRow, number: int | None, prefix: str
     if number is not None and type(number) is not int:
         raise InvalidArgument(f"number must be the number of a checkpoint, got {number!r:.60}")
     records = [r for r in backend.attached(row.id, "" if number is None else f"{number}:") if r.seq <= row.head_seq and r.body is not None]
-    _prove(backend, row, records)
+    prove(backend, row, records)
     newest: dict[str | None, Record] = {}
     for record in records:
         newest[record.note] = record
     return [one for record in newest.values() if (one := _opened(backend, row, record)).name.startswith(prefix or "")]
-
-
-def _prove(backend: Backend, row: RunRow, records: Iterable[Record]) -> None:
-    before = backend.digests(row.id, [record.seq - 1 for record in records])
-    for record in records:
-        fault = record_fault(before.get(record.seq - 1, ZERO), record, row.key, backend.seal)
-        if fault:
-            raise DamagedRecord(row.id, record.seq, fault)
 
 
 def _opened(backend: Backend, row: RunRow, record: Record) -> Attached:

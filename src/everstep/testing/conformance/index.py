@@ -48,6 +48,30 @@ class TagsSuite(Suite):
         assert [(t.name, t.number) for t in backend.tags(row.id)] == [("a", 1), ("a", 3), ("b", 1)]
 
 
+class GatesSuite(Suite):
+    def test_gates_and_answers_of_a_run_are_found(self, backend: Backend) -> None:
+        row = self.create(backend, "r", checkpoints=1)
+        assert backend.gates("r") == [] == backend.unanswered()
+        for kind, note in (("gate", "a#0"), ("event", "a#0"), ("answer", "a#0"), ("gate", "b#0")):
+            row = self.advance(backend, row, kind=kind, note=note)
+        assert [(r.kind, r.note) for r in backend.gates("r")] == [("gate", "a#0"), ("answer", "a#0"), ("gate", "b#0")]
+        assert backend.gates("r") == backend.records("r", 1, 99, ("gate", "answer"))
+        assert backend.gates("nobody") == []
+
+    def test_questions_without_an_answer_are_found_over_all_waiting_runs(self, backend: Backend) -> None:
+        for name, status, workflow in (("a", "waiting", "w"), ("b", "waiting", "v"), ("c", "succeeded", "w"), ("d", "waiting", "w")):
+            row = self.create(backend, name, status=status, workflow=workflow)
+            for kind, note in (("gate", "x#0"), ("gate", "y#0"), ("answer", "x#0"), ("gate", "z#0")):
+                row = self.advance(backend, row, kind=kind, note=note)
+        found = backend.unanswered()
+        assert [(r.run, r.note) for _, r in found] == [(run, note) for run in "abd" for note in ("y#0", "z#0")]
+        assert [r for _, r in found[:2]] == [r for r in backend.gates("a") if r.note in ("y#0", "z#0")]
+        assert backend.unanswered("w") == [*found[:2], *found[4:]]
+        assert backend.unanswered("nobody") == []
+        assert backend.unanswered(limit=3) == found[:3]
+        assert backend.unanswered(after=found[2][0], limit=2) == found[3:5]
+
+
 class AttachedSuite(Suite):
     def test_attached_entries_are_found_by_the_beginning_of_their_addresses(self, backend: Backend) -> None:
         row = self.create(backend, "r", checkpoints=2)

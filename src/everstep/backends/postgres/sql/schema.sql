@@ -74,6 +74,7 @@ CREATE TABLE {schema}.records (
 ALTER TABLE {schema}.records ALTER COLUMN body SET STORAGE EXTERNAL;
 
 CREATE INDEX records_number ON {schema}.records (run, number) WHERE kind = 'checkpoint';
+CREATE INDEX records_gates ON {schema}.records (run, note) WHERE kind IN ('gate', 'answer');
 CREATE INDEX records_attached ON {schema}.records (run, note) WHERE kind = 'attached';
 
 CREATE TABLE {schema}.chunks (

@@ -95,8 +95,10 @@ class SqliteBuilder:
         for name in ("workflow", "session", "parent", "note"):
             if getattr(row, name) is not None and not self._made & PARTS[f"{name}s"].bit:
                 self._made = sqlite_format.make(self._connection, PARTS[f"{name}s"], self._made)
-        if any(record.kind == Kind.ATTACHED for record in records) and not self._made & PARTS["attached"].bit:
-            self._made = sqlite_format.make(self._connection, PARTS["attached"], self._made)
+        kinds = {record.kind for record in records}
+        for name, indexed in (("attached", {Kind.ATTACHED.value}), ("gates", {Kind.GATE.value, Kind.ANSWER.value})):
+            if kinds & indexed and not self._made & PARTS[name].bit:
+                self._made = sqlite_format.make(self._connection, PARTS[name], self._made)
         self._write("create", [(pk, *run_values(row))])
         self._write("add_record", (record_values(pk, record) for record in records))
         self._write("add_tag", ((pk, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))

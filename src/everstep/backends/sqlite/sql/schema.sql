@@ -252,3 +252,8 @@ CREATE INDEX runs_note ON runs (pk, note) WHERE note IS NOT NULL;
 -- Created with the first entry that is attached to a checkpoint.
 
 CREATE INDEX records_attached ON records (id >> 31, note) WHERE kind = 'attached';
+
+-- part: gates
+-- Created with the first question.
+
+CREATE INDEX records_gates ON records (id >> 31, note) WHERE kind IN ('gate', 'answer');
