@@ -280,7 +280,7 @@ _TABLE = (
     Key("retention.keep_weekly", "whole", None, "Keep the newest checkpoint of each of this many weeks.", least=1),
     Key("retention.keep_tagged", "tagged", None, "Keep checkpoints with any tag, or with one of these."),
     Key("retention.keep_kinds", "kinds", None, "Keep checkpoints of these kinds.", KINDS),
-    Key("retention.max_bytes", "whole", None, "Drop the oldest checkpoints of a run beyond this many bytes."),
+    Key("retention.max_bytes", "whole", None, "Drop the oldest checkpoints of all runs until at most this many bytes are stored."),
     Key("retention.completed", "choice", "all", "What to keep of a run that has ended.", ("all", "final", "delete")),
     Key("retention.minimum", "whole", 1, "Always keep this many of the newest checkpoints.", least=1),
     Key("schedule", "choice", "manual", "When to clean up.", ("manual", "on_open", "daily", "weekly", "monthly"), live=False),
