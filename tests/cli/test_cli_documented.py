@@ -223,9 +223,9 @@ def is_time(value: Any) -> bool:
 
 TYPES: dict[str, Any] = {
     "any": lambda value: True,
-    "text": lambda value: isinstance(value, str),
+    "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "object": lambda value: isinstance(value, dict),
     "time": is_time,
