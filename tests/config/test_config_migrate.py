@@ -163,7 +163,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
         ('cleanup_schedule = "hourly"', "manual, on_startup, startup, on_open, daily, weekly, monthly"),
         ("retention_days = 1.5", "an integer of at least 1"),
         ("persistence_enabled = 0", "true, false"),
-        ("storage_location = 5", "a text that is not empty"),
+        ("storage_location = 5", "a string that is not empty"),
         ('format = "pickle"', "json, json_gzip, gzip"),
     ],
 )

@@ -64,7 +64,7 @@ class Key(Shape, frozen=True):
             listed = ", ".join(self.choices)
             return f"a list of {listed}" if self.kind == "kinds" else listed
         if self.kind in ("whole", "number"):
-            bounded = f"from {self.least:g} to {self.most:g}" if self.most < 1e15 else f"of at least {self.least:g}"
+            bounded = f"from {self.least:g} to {self.most:,g}" if self.most < 1e15 else f"of at least {self.least:g}"
             return f"{'an integer' if self.kind == 'whole' else 'a number'} {'greater than 0' if 0 < self.least < 0.001 else bounded}"
         return _ALLOWED[self.kind]
 
@@ -73,7 +73,7 @@ class Key(Shape, frozen=True):
         try:
             return _CHECKS[self.kind](self, value)
         except InvalidArgument as error:
-            raise Bad(f"{error.message}; allowed: {self.allowed}") from error
+            raise Bad(f"is not allowed: {error.message}; allowed: {self.allowed}") from error
 
     def parse(self, text: str) -> Any:
         """Parse the text of an environment variable; raises `Bad`."""
@@ -85,9 +85,9 @@ class Key(Shape, frozen=True):
 
 _ALLOWED = {
     "flag": "true, false",
-    "text": "a text that is not empty",
+    "text": "a string that is not empty",
     "policy": "a policy such as 'every 5 steps', 'every 30 s', 'on gate, llm', several of them joined by |, 'manual' or 'off'",
-    "span": "seconds, or a text such as '90s', '15min', '12h', '30d', '4w'",
+    "span": "seconds, or a string such as '90s', '15min', '12h', '30d', '4w'",
     "tags": "a list of tags",
     "tagged": "true, false or a list of tags",
     "modules": "a list of module names such as 'shop.orders'",
@@ -206,7 +206,7 @@ def _hook(key: Key, place: int, table: Any) -> dict[str, Any]:
     if type(event) is not str or not (event in HOOK_EVENTS or is_custom(event)):
         raise Bad(f"event = {event!r:.60} is not allowed; allowed: {', '.join(HOOK_EVENTS)}, custom:name", (place, "event"))
     if type(call) is not str or not _CALL.fullmatch(call):
-        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a text such as 'package.module:function'", (place, "call"))
+        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a string such as 'package.module:function'", (place, "call"))
     if type(priority) is not int:
         raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: an integer", (place, "priority"))
     if type(timeout) not in (int, float) or not 0 < timeout <= TIMEOUT_MAX:
@@ -293,10 +293,10 @@ _TABLE = (
     Key("limits.seconds", "number", None, "The seconds that a run may use over all its attempts.", least=1e-6, most=1e15),
     Key("limits.steps", "whole", None, "The steps that a run may use.", least=1, most=10**15),
     Key("limits.tokens", "whole", None, "The tokens that a run may use.", least=1, most=10**15),
-    Key("limits.cost", "number", None, "The cost that a run may cause.", least=1e-9, most=1e15),
+    Key("limits.cost", "number", None, "The cost that a run may incur.", least=1e-9, most=1e15),
     Key("limits.timeout", "number", None, "The seconds that one attempt at a run may take.", least=1e-6, most=1e15),
     Key("redaction.keys", "names", (), "Names whose values are masked, in addition to the built-in ones."),
-    Key("redaction.patterns", "patterns", (), "Patterns of texts that are masked, in addition to API keys and tokens."),
+    Key("redaction.patterns", "patterns", (), "Patterns of text to mask, in addition to API keys and tokens."),
     Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
     Key("reload", "choice", "off", "How to notice a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip

@@ -136,7 +136,7 @@ def _enabled(value: Any, held: Mapping[str, Any]) -> _Meaning:
 def _location(value: Any, held: Mapping[str, Any]) -> _Meaning:
     """Convert a folder to the file in it."""
     if type(value) is not str or not value.strip():
-        return "", None, "a text that is not empty"
+        return "", None, "a string that is not empty"
     return "store", value if "://" in value or value.endswith(".db") else f"{value.rstrip('/')}/store.db", ""
 
 
