@@ -82,7 +82,7 @@ def test_no_option_is_explained_that_is_not_there(name: str) -> None:
 
 
 def test_the_options_of_every_command_are_explained_once() -> None:
-    named = first_cells(section("## Options of every command"))
+    named = first_cells(section("## Common options"))
     assert set(re.findall(r"`(--?[a-z][\w-]*)", named)) == common() | {"--help", "-h"}
     for name in COMMANDS:
         for command in commands(name):

@@ -289,7 +289,7 @@ _TABLE = (
         "lease_seconds", "number", TTL_SECONDS, "Seconds until the lease of a writer that stopped responding expires.", least=0.01, most=86_400, live=False
     ),
     Key("imports", "modules", (), "Modules that define workflows; the command line imports them.", live=False),
-    Key("hooks", "hooks", (), "Functions to call when something happens."),
+    Key("hooks", "hooks", (), "Functions to call at events."),
     Key("limits.seconds", "number", None, "The seconds that a run may use over all its attempts.", least=1e-6, most=1e15),
     Key("limits.steps", "whole", None, "The steps that a run may use.", least=1, most=10**15),
     Key("limits.tokens", "whole", None, "The tokens that a run may use.", least=1, most=10**15),
@@ -298,7 +298,7 @@ _TABLE = (
     Key("redaction.keys", "names", (), "Names whose values are masked, in addition to the built-in ones."),
     Key("redaction.patterns", "patterns", (), "Patterns of text to mask, in addition to API keys and tokens."),
     Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
-    Key("reload", "choice", "off", "How to notice a change of the file while a store is open.", ("off", "file", "signal"), live=False),
+    Key("reload", "choice", "off", "How to detect a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}
 GROUPS = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))

@@ -19,7 +19,7 @@ def check_number(value: Any, what: str, *, least: float = 0, above: bool = False
     bound = f"greater than {least:g}" if above else f"of at least {least:g}"
     if most < 1e15 or (good and value > most):
         bound += f" and at most {most:,.0f}"
-    raise InvalidArgument(f"{what} must be {kind} {bound}, got {shown(value)}")
+    raise InvalidArgument(f"{what} must be {kind} {bound}, got {shown(value)}", remedy=f"Give {kind} {bound}.")
 
 
 def check_keys(given: Mapping[Any, Any], allowed: tuple[str, ...], what: str) -> None:
