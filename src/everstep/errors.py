@@ -324,7 +324,9 @@ class NotAStore(StoreError):
     @classmethod
     def nothing_at(cls, place: object, remedy: str | None = None) -> NotAStore:
         """Return the error for an address where nothing exists yet, so a store could be created there."""
-        error = cls(f"there is no store at {place}", remedy=remedy or "Check the path. everstep.open(path) creates a store if there is none.")
+        error = cls(
+            f"there is no store at {place}", remedy=remedy or "Check the path. everstep.open(path) creates a store if there is none."
+        )
         error.missing = True
         return error
 

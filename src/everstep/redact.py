@@ -98,7 +98,7 @@ def check_pattern(pattern: str) -> tuple[Expression, ...]:
         ) from error
     if made.match("") is not None:
         raise InvalidArgument(
-            f"{pattern!r:.60} matches the empty text, and so matches everywhere",
+            f"{pattern!r:.60} matches the empty string, so it would match everywhere",
             remedy="Use a pattern that matches at least one character.",
         )
     return (((), made),)

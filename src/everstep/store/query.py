@@ -33,7 +33,9 @@ def make_query(what: str, **filters: Any) -> Query:
     """Check the filters of `Store.runs` and `Store.checkpoints`, and make a query of them."""
     unknown = set(filters) - set(FILTERS[what])
     if unknown:
-        raise InvalidArgument(f"store.{what} has no filter {', '.join(map(repr, sorted(unknown)))}", remedy=f"Use {', '.join(FILTERS[what])}.")
+        raise InvalidArgument(
+            f"store.{what} has no filter {', '.join(map(repr, sorted(unknown)))}", remedy=f"Use {', '.join(FILTERS[what])}."
+        )
     status = filters.get("status")
     if status is not None and status not in tuple(Status):
         raise InvalidArgument(f"status must be one of {', '.join(Status)}, got {status!r}")

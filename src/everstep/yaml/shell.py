@@ -172,7 +172,9 @@ def _result(name: str, ended: _Command, ok: Collection[int]) -> dict[str, Any]:
         error = StepFailed(
             name, f"signal {-code}" if code < 0 else f"exit code {code}", stderr[-TAIL:] or stdout[-TAIL:] or "it printed nothing"
         )
-        error.remedy = "Correct the cause, then resume the run: store.resume(run_id). If the code means success, add it to `ok` of the step."
+        error.remedy = (
+            "Correct the cause, then resume the run: store.resume(run_id). If the code means success, add it to `ok` of the step."
+        )
         raise error
     return {"stdout": stdout, "stderr": stderr, "code": code, "cut": cut_out + cut_err}
 

@@ -16,7 +16,9 @@ _OPTIONS = (
     click.option("--keep-weekly", type=click.IntRange(1), metavar="N", help="Keep the newest checkpoint of each of the last N weeks"),
     click.option("--keep-tag", "keep_tagged", multiple=True, metavar="TAG", help="Keep checkpoints with this tag; repeatable"),
     click.option("--keep-kind", "keep_kinds", multiple=True, metavar="KIND", help="Keep checkpoints of this kind; repeatable"),
-    click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="Drop the oldest checkpoints of all runs until at most N bytes are stored"),
+    click.option(
+        "--max-bytes", type=click.IntRange(0), metavar="N", help="Drop the oldest checkpoints of all runs until at most N bytes are stored"
+    ),
     click.option(
         "--completed",
         type=click.Choice(["all", "final", "delete"]),
