@@ -40,7 +40,7 @@ def test_an_older_key_means_the_same_as_its_successor(key: str) -> None:
     assert modern(tomllib.loads(text)).table == expected
     assert tomllib.loads(rewritten(text)[0]) == expected
     Path("everstep.toml").write_text(text)
-    with pytest.warns(DeprecationWarning, match=f"everstep.toml:1: {key} is an older key"):
+    with pytest.warns(DeprecationWarning, match=f"everstep.toml:1: {key} is deprecated"):
         settings = load(environ={})
     (name, held), *_ = _flat(expected)
     got = settings.values[name]
@@ -51,7 +51,7 @@ def test_an_older_key_means_the_same_as_its_successor(key: str) -> None:
 def test_the_note_about_an_older_key_is_seen_without_asking_for_it() -> None:
     Path("everstep.toml").write_text("keep_latest = 2\nstore = 'memory://'\n")
     done = subprocess.run([sys.executable, "-c", "import everstep; everstep.open().close()"], capture_output=True, text=True, check=True)
-    assert "everstep.toml:1: keep_latest is an older key: write retention.keep_last = 2" in done.stderr
+    assert "everstep.toml:1: keep_latest is deprecated: use retention.keep_last = 2" in done.stderr
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
