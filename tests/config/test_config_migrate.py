@@ -145,7 +145,7 @@ def test_a_key_of_today_wins_over_an_older_one() -> None:
 def test_what_cannot_be_rewritten_line_by_line_is_said_with_what_to_write() -> None:
     with pytest.raises(InvalidConfig, match="line by line") as caught:
         rewritten("tool.everstep = { keep_latest = 3 }\n")
-    assert "write retention.keep_last = 3" in caught.value.remedy
+    assert "use retention.keep_last = 3" in caught.value.remedy
 
 
 def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
