@@ -22,7 +22,7 @@ _OPTIONS = (
     click.option(
         "--completed",
         type=click.Choice(["all", "final", "delete"]),
-        help="What to keep of ended runs: everything the rules keep, the last state, or nothing",
+        help="What to keep of ended runs: everything the rules keep, the last state, or nothing (failed runs are kept)",
     ),
     click.option("--minimum", type=click.IntRange(1), metavar="N", help="Keep at least N checkpoints of each run"),
 )
