@@ -479,7 +479,7 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow | Driver:
     if name is None:
         raise InvalidArgument(
             f"run {row.id!r} was opened with store.run() or store.line(); only workflows can be resumed by name, and runs that have a driver",
-            remedy=f"Run its program again: the one with store.run({row.id!r}), or with the loop.run(store, {row.id!r}) of an agent. "
+            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}). "
             "If a framework drives it, import the module that calls everstep.drives.",
         )
     if name not in _known:
