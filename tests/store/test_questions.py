@@ -1,7 +1,5 @@
 """Questions without waiting, the inbox over all runs, and drivers that continue runs which a framework drives."""
 
-# ruff: noqa: PT012 -- a run that raises has a block
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +30,14 @@ def test_a_question_waits_for_nothing_and_its_answer_shows_at_once(store: everst
     line = store.line("r", workflow="w")
     line.checkpoint()
     asked = line.ask("pay", "Pay 7?", choices=["yes", "no"])
-    assert (asked.run, asked.address, asked.name, asked.ask, asked.choices, asked.open) == ("r", "pay#0", "pay", "Pay 7?", ["yes", "no"], True)
+    assert (asked.run, asked.address, asked.name, asked.ask, asked.choices, asked.open) == (
+        "r",
+        "pay#0",
+        "pay",
+        "Pay 7?",
+        ["yes", "no"],
+        True,
+    )
     assert line.ask("pay", "Again?") == asked, "it is open already"
     assert store.gates("r") == [asked] == list(store.questions())
     with pytest.raises(BadAnswer):

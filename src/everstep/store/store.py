@@ -6,7 +6,7 @@ Relies on a backend for bytes and on `snapshot` for their meaning. Thread-safe. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everstep.backends.contract.audit import Audit
@@ -143,6 +143,16 @@ class BaseStore:
         if any(getattr(row, name) != value for name, value in about_run.items()):
             return Page()  # these are the same for all checkpoints of a run
         return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **filters))
+
+    def find(
+        self, *, meta: Mapping[str, Any] | None = None, tags: Iterable[str] | str = (), limit: int | None = None, after: int | None = None
+    ) -> Page[Checkpoint]:
+        """Find checkpoints of all runs by metadata and tags, all of which must match: `store.find(meta={"thread": 7})`. Newest run first."""
+        need(self.backend, Index)
+        wanted = query.make_query("checkpoints", meta=meta, tag=tags, limit=limit, after=after)
+        if not wanted.meta and not wanted.tags:
+            raise InvalidArgument("find needs meta or tags", remedy="To list the checkpoints of a run: store.checkpoints(run_id).")
+        return query.find_checkpoints(self.backend, wanted)
 
     def checkpoint(self, ref: str) -> Checkpoint:
         """Return one checkpoint."""

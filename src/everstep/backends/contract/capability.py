@@ -86,7 +86,7 @@ _CERTAIN: dict[str, Any] = {
     "gates": lambda run: [],
     "unanswered": lambda workflow=None, after=0, limit=None: [],
     "attached": lambda run, address="": [],
-    "tags": lambda run, first=None, last=None: [],
+    "tags": lambda run, first=None, last=None, name=None: [],
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],
     "queue_entry": lambda run: None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from everstep.backends.contract.types import Query
 from everstep.records import Record, Tag
@@ -15,8 +15,17 @@ class Index(Protocol):
     def tag(self, tag: Tag, run: str) -> None:
         """Add a tag to a checkpoint; an existing one stays unchanged. Needs no lease. NotFound if the run was deleted."""
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
-        """Return all tags of a run, or those of checkpoints `first`..`last`, by (name, number)."""
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
+        """Return all tags of a run, or those of checkpoints `first`..`last`, or those of a name, by (name, number)."""
+
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        """Return the checkpoints of all runs that have all these tags and metadata, of which there is at least one, with their cursors.
+
+        Newest first: by the creation of the run, then by seq; `after` leaves out those down to a cursor. Without bodies, as `checkpoints`
+        returns them. Found by an index. A few may be returned that do not have the metadata: the caller compares.
+        """
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         """Return matching checkpoint records without bodies (body None, body_digest kept); newest first unless `oldest_first` is set.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from everstep import clock as clocks
 from everstep.backends import deleted_pks
@@ -213,10 +213,26 @@ class MemoryBackend:
         with data.lock:
             return {digest: data.chunks[family, digest][0] for digest in digests if (family, digest) in data.chunks}
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        data = self._open()
+        query = Query(tags=tuple(tags), meta=meta)
+        with data.lock:
+            found = [
+                (run.pk << 31 | r.seq, replace(r, body=None))
+                for run in data.runs.values()
+                for r in run.records
+                if r.kind == Kind.CHECKPOINT and fits_checkpoint(self._tagged(run, r), query)
+            ]
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [one for one in found if after is None or one[0] < after][:limit]
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
         data = self._open()
         with data.lock:
             found = [tag for _, tag in sorted(data.runs[run].tags.items())] if run in data.runs else []
+        found = [tag for tag in found if name is None or tag.name == name]
         return [tag for tag in found if (first is None or tag.number >= first) and (last is None or tag.number <= last)]
 
     def tag(self, tag: Tag, run: str) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import WeakSet
 
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
@@ -36,7 +37,7 @@ from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.deletion import Deletion, forget
 from everstep.backends.postgres.format import BUCKETS, prepare_within
 from everstep.backends.postgres.leases import Leases, living
-from everstep.backends.postgres.listing import list_checkpoints, list_runs
+from everstep.backends.postgres.listing import find_checkpoints, list_checkpoints, list_runs
 from everstep.backends.postgres.rows import newest_run, property_from, pruned_from, record_from
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
@@ -155,8 +156,14 @@ class PostgresBackend:
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         return dict(self._rows("chunks", family, list(digests)))
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
-        found = self._rows("tags", run, 0 if first is None else first, _LAST if last is None else last)
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        self._check_open()
+        return find_checkpoints(self._readers, self._address.schema, tags, meta, after, limit)
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
+        found = self._rows("tags", run, 0 if first is None else first, _LAST if last is None else last, name, name)
         return [Tag(*row) for row in found]
 
     def tag(self, tag: Tag, run: str) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import apsw
 
@@ -37,6 +38,7 @@ from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
 from everstep.backends.sqlite.listing import (
     find_checkpoint,
+    find_checkpoints,
     list_attached,
     list_checkpoints,
     list_gates,
@@ -173,9 +175,16 @@ class SqliteBackend:
         self._check_open()
         return self._reader.digests(run, seqs)
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
         self._check_open()
-        return self._reader.tags(run, first, last)
+        return self._reader.tags(run, first, last, name)
+
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return find_checkpoints(cursor, tags, meta, after, limit)
 
     def tag(self, tag: Tag, run: str) -> None:
         self._check_open()

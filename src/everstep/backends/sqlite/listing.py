@@ -7,7 +7,7 @@ to its records directly, and a cursor is found by bisection, since numbers grow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -15,7 +15,7 @@ import apsw
 from everstep.backends.contract.core import MAX_SEQ, Located, Query
 from everstep.backends.contract.query_semantics import wanted_scalar
 from everstep.backends.sqlite.reader import SQL, find, in_order
-from everstep.backends.sqlite.rows import base_from, newest_run, pruned_from, record_from
+from everstep.backends.sqlite.rows import base_from, meta_item, newest_run, pruned_from, record_from
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
@@ -190,6 +190,30 @@ def list_checkpoints(cursor: apsw.Cursor, run: str, query: Query) -> list[Record
     sql += " AND r.id BETWEEN ? AND ? AND r.kind = ?" + "".join(f" AND {test}" for test in tests) + f" ORDER BY {order} {direction} LIMIT ?"
     limit = -1 if query.limit is None else query.limit
     return [record_from(run, row).without_body() for row in cursor.execute(sql, (*values, limit))]
+
+
+_BY_META = "checkpoint_meta m CROSS JOIN records r ON r.id = m.id CROSS JOIN runs n ON n.pk = r.id >> 31 WHERE m.item = ? AND m.id < ?"
+_BY_TAG = (
+    "tags m INDEXED BY tags_name CROSS JOIN records r ON r.id = (m.run << 31 | m.seq) CROSS JOIN runs n ON n.pk = m.run "
+    "WHERE m.name = ? AND (m.run << 31 | m.seq) < ?"
+)
+_ALSO_META = "EXISTS (SELECT 1 FROM checkpoint_meta o WHERE o.item = ? AND o.id = r.id)"
+_ALSO_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = n.pk AND g.name = ? AND g.number = r.number)"
+
+
+def find_checkpoints(
+    cursor: apsw.Cursor, tags: Sequence[str], meta: dict[str, Any], after: int | None, limit: int | None
+) -> list[tuple[int, Record]]:
+    """Find checkpoints of all runs by their metadata and tags: by the first item or tag, and the others test what it finds."""
+    items = [meta_item(key, wanted_scalar(key, value)) for key, value in meta.items()]
+    tests: list[tuple[str, Any]] = [(_ALSO_META, item) for item in items[1:]]
+    tests += [(_ALSO_TAG, tag) for tag in (tags if items else tags[1:])]
+    source, first, order = (_BY_META, items[0], "m.id DESC") if items else (_BY_TAG, tags[0], "m.run DESC, m.number DESC")
+    sql = f"SELECT n.id, {_COLUMNS} FROM {source}" + "".join(f" AND {test}" for test, _ in tests)  # noqa: S608 - fixed pieces
+    sql += f" AND r.kind = 'checkpoint' ORDER BY {order} LIMIT ?"
+    values = (first, _LAST if after is None else after, *(value for _, value in tests), -1 if limit is None else limit)
+    found: list[Any] = cursor.execute(sql, values).fetchall()
+    return [(row[1], record_from(row[0], row[1:]).without_body()) for row in found]
 
 
 def _checkpoint_tests(pk: int, query: Query) -> tuple[list[str], tuple[Any, ...]]:

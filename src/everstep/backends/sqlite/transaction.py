@@ -29,6 +29,7 @@ from everstep.backends.sqlite.files.parts import (  # fmt: skip
     ATTACHED,
     CHUNKS,
     FEED,
+    FINDING,
     GATES,
     LISTING,
     MESSAGES,
@@ -46,7 +47,9 @@ from everstep.backends.sqlite.files.parts import (  # fmt: skip
 from everstep.backends.sqlite.rows import (  # fmt: skip
     Values,
     base_values,
+    known_items,
     message_values,
+    meta_items,
     newest_run,
     pruned_values,
     record_values,
@@ -220,6 +223,8 @@ class Transaction:
             self._feed.add(pk, records[0].seq, len(records))
         for record in records:
             self._records.append(record_values(pk, record))
+            if record.meta is not None and record.kind == Kind.CHECKPOINT:
+                self._find_by_meta(pk, record)
             if record.tags and record.kind == Kind.CHECKPOINT:
                 self._tag_record(pk, commit.run, record)
             elif record.kind in _INDEXED:
@@ -333,6 +338,18 @@ class Transaction:
         for key, value in after - before:
             self._execute(_SQL["add_run_meta"], (key, value, pk))
 
+    def _find_by_meta(self, pk: int, record: Record) -> None:
+        self.need(FINDING)
+        for item in meta_items(record.meta):
+            self._execute(_SQL["add_checkpoint_meta"], (item, pk << 31 | record.seq))
+
+    def _forget_meta(self, low: int, high: int) -> None:
+        """Have the checkpoints in a range of ids found by their metadata no more."""
+        if self.has(FINDING):
+            for place, meta in self._execute(_SQL["metas"], (low, high)).fetchall():
+                for item in known_items(meta):
+                    self._execute(_SQL["drop_checkpoint_meta"], (item, place))
+
     def _tag_record(self, pk: int, run: RunRow, record: Record) -> None:
         for name in record.tags:
             self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at, self.seal))
@@ -400,6 +417,7 @@ class Transaction:
             if self.has(part):
                 self._execute(_SQL[name], (pk,))
         self._messages.pop(pk, None)
+        self._forget_meta(pk << 31, pk << 31 | MAX_SEQ)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
         self.need(TOMBSTONES)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from everstep.testing.conformance.audit import ManifestSuite, TombstonesSuite
 from everstep.testing.conformance.feed import FeedSuite
-from everstep.testing.conformance.index import AttachedSuite, CheckpointQuerySuite, GatesSuite, TagsSuite
+from everstep.testing.conformance.index import AttachedSuite, CheckpointQuerySuite, FindSuite, GatesSuite, TagsSuite
 from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
 from everstep.testing.conformance.mailbox import MessagesSuite
 from everstep.testing.conformance.properties import PropertiesSuite
@@ -56,7 +56,7 @@ class MailboxSuite(MessagesSuite):
     """`contract.mailbox`: messages."""
 
 
-class IndexSuite(TagsSuite, GatesSuite, AttachedSuite, CheckpointQuerySuite):
+class IndexSuite(TagsSuite, FindSuite, GatesSuite, AttachedSuite, CheckpointQuerySuite):
     """`contract.index`: tags, attached entries, and lists of checkpoints."""
 
 

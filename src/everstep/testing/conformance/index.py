@@ -72,6 +72,48 @@ class GatesSuite(Suite):
         assert backend.unanswered(after=found[2][0], limit=2) == found[3:5]
 
 
+class FindSuite(Suite):
+    def test_checkpoints_of_all_runs_are_found_by_metadata_and_tags(self, backend: Backend) -> None:
+        for name in ("a", "b"):
+            row = self.create(backend, name)
+            for i in range(1, 4):
+                meta = json.dumps({"n": i, "text": f"{i}", "same": True})
+                row = self.advance(backend, row, note=f"{name}{i}", tags=("odd",) if i % 2 else (), meta=meta, labels=bytes(16))
+            row = self.advance(backend, row, kind="base")
+            backend.tag(Tag.make(row.key, "later", 2, 5), name)
+
+        def found(tags: tuple[str, ...] = (), after: int | None = None, limit: int | None = None, **meta: object) -> list[str | None]:
+            return [record.note for _, record in backend.find(tags, meta, after, limit)]
+
+        assert found(n=2) == ["b2", "a2"] == found(n=2.0) == found(("later",))
+        assert found(text="2") == ["b2", "a2"]
+        assert found(text=2) == [] == found(n="2") == found(same=1) == found(("nobody",))
+        assert found(same=True) == ["b3", "b2", "b1", "a3", "a2", "a1"]
+        assert found(same=True, n=3) == ["b3", "a3"] == found(("odd",), n=3)
+        assert found(("odd",)) == ["b3", "b1", "a3", "a1"]
+        assert found(("odd", "later")) == []
+        for asked in ({"same": True}, {"tags": ("odd",)}):
+            tags = asked.pop("tags", ())
+            everything = backend.find(tags, asked)  # type: ignore[arg-type]
+            assert backend.find(tags, asked, limit=2) == everything[:2]  # type: ignore[arg-type]
+            assert backend.find(tags, asked, after=everything[1][0]) == everything[2:]  # type: ignore[arg-type]
+        (_, record), *_ = backend.find((), {"n": 3})
+        assert (record.run, record.body) == ("b", None)
+        assert record.digest == backend.records("b", record.seq, record.seq)[0].digest
+
+    def test_tags_of_a_name_are_found(self, backend: Backend) -> None:
+        row = self.create(backend, "r", checkpoints=3)
+        for name, number in (("b", 1), ("a", 3), ("a", 1)):
+            backend.tag(Tag.make(row.key, name, number, 1), row.id)
+        assert [(tag.name, tag.number) for tag in backend.tags("r", name="a")] == [("a", 1), ("a", 3)]
+        assert backend.tags("r", name="c") == [] == backend.tags("nobody", name="a")
+
+    def test_a_deleted_run_is_not_found(self, backend: Backend) -> None:
+        row = self.advance(backend, self.create(backend, "r"), meta='{"n":1}', tags=("t",), labels=bytes(16))
+        backend.delete(row)
+        assert backend.find((), {"n": 1}) == [] == backend.find(("t",), {})
+
+
 class AttachedSuite(Suite):
     def test_attached_entries_are_found_by_the_beginning_of_their_addresses(self, backend: Backend) -> None:
         row = self.create(backend, "r", checkpoints=2)

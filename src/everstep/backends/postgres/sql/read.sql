@@ -83,7 +83,7 @@ SELECT digest, frame FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s
 -- name: tags
 -- The tags of some checkpoints of a run.
 SELECT key, name, number, at, "check" FROM {schema}.tags
-WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
+WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s AND (%s::text IS NULL OR name = %s) ORDER BY name, number
 
 -- name: message_count
 -- The number of messages of a run.

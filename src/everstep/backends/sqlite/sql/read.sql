@@ -88,6 +88,14 @@ SELECT frame FROM chunks WHERE family = ? AND digest = ?
 -- All tags of a run.
 SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, number
 
+-- name: tags_named
+-- The tags of a run with a name.
+SELECT key, name, number, at, "check" FROM tags NOT INDEXED WHERE run = ? AND name = ? ORDER BY number
+
+-- name: count_named
+-- How many tags of a run have a name, by the other tree that holds them.
+SELECT count(*) FROM tags INDEXED BY tags_name WHERE name = ? AND run = ?
+
 -- name: tags_between
 -- The tags of some checkpoints of a run.
 SELECT key, name, number, at, "check" FROM tags WHERE run = ? AND number BETWEEN ? AND ?
