@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from everstep.agents.state import AgentState
     from everstep.api import Store, open
     from everstep.codec.kinds import Unknown, register
+    from everstep.codec.opaque import Opaque
     from everstep.errors import EverstepError, NonDeterminism, StepFailed
     from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
@@ -39,6 +40,7 @@ __all__ = [
     "Decision",
     "EverstepError",
     "NonDeterminism",
+    "Opaque",
     "Outcome",
     "Retention",
     "Retry",
@@ -71,6 +73,7 @@ _WHERE = {
     "Decision": "agents.decision",
     "EverstepError": "errors",
     "NonDeterminism": "errors",
+    "Opaque": "codec.opaque",
     "Outcome": "runtime.outcome",
     "Retention": "store.retention.retention",
     "Retry": "runtime.steps.retry",
