@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from everstep.codec.kinds import Unknown, register
     from everstep.codec.opaque import Opaque
     from everstep.errors import EverstepError, NonDeterminism, StepFailed
+    from everstep.ids import quote, unquote
     from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
@@ -57,10 +58,12 @@ __all__ = [
     "off",
     "on",
     "open",
+    "quote",
     "register",
     "repair",
     "sleep",
     "step",
+    "unquote",
     "workflow",
 ]
 _WHERE = {
@@ -90,10 +93,12 @@ _WHERE = {
     "off": "runtime.limits.policy",
     "on": "runtime.limits.policy",
     "open": "api",
+    "quote": "ids",
     "register": "codec.kinds",
     "repair": "store.repair.repair",
     "sleep": "runtime.waits.gates",
     "step": "api",
+    "unquote": "ids",
     "workflow": "runtime.workflow",
 }
 
