@@ -162,20 +162,48 @@ def test_every_command_that_is_printed_parses(played: Played) -> None:
 
     for command in played.facts.commands:
         words = shlex.split(command)
-        words = words[words.index("everstep") + 1 :]
+        words = words[[Path(word).name for word in words].index("everstep") + 1 :]
         found = group.get_command(click.Context(group), words[0])
         assert found is not None, command
         assert found.make_context(words[0], words[1:]).params["store"] == str(played.path)
 
 
 def test_the_script_is_named_only_where_the_shell_finds_this_very_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "everstep"
+    other = tmp_path / "bin" / "everstep"
+    other.parent.mkdir()
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(other.parent))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
     assert invitation.program() == f"{shlex.quote(sys.executable)} -m everstep"
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(other.with_name("python")))
     assert invitation.program() == "everstep"
+
+
+def test_a_script_that_the_shell_does_not_find_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "my env" / "bin" / "everstep"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(script.with_name("python")))
+    assert invitation.program() == f"'{script}'"
+    monkeypatch.chdir(tmp_path)
+    assert invitation.program() == "'my env/bin/everstep'"
+
+
+def test_a_checkout_stays_clean(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    with stage(tmp_path / "everstep-demo") as ours, everstep.open(ours.store):
+        status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert status.stdout == ""
+
+
+def test_a_list_of_ignored_files_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / MARK).touch()
+    (tmp_path / ".gitignore").write_text("mine\n")
+    with stage(tmp_path):
+        pass
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
 
 
 @contextmanager
