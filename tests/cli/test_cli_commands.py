@@ -22,6 +22,7 @@ IMPORT = ("--import", str(PROGRAMS))
 
 # Each command with what it must print: a pattern in what a pipe gets on stdout, one on stderr, and one on a terminal.
 TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
+    "new": (("agent", "fresh"), r"\Afresh/agent\.py\nfresh/test_agent\.py\n\Z", r"\ANext:\n  cd fresh\n", r"Next:\n  cd fresh\n"),
     "init": ((), r"\A\Z", r"Already exists: .*store\.db", r"Already exists: "),
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
     "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago) +chat, prod  a chat"),

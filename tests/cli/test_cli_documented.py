@@ -110,6 +110,7 @@ def test_every_kind_of_json_is_named_and_no_other() -> None:
 # Which call answers with which kind, and where its keys stand. Each is a real one, on the store of the tests.
 SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("init", "init", ("init",), 0),
+    ("new", "new", ("new", "agent", "fresh"), 0),
     ("run", "outcome", ("run", f"{PROGRAMS}:order", "tea", "--id", "new"), 0),
     ("run", "outcome", ("run", f"{PROGRAMS}:broken", "--id", "new"), 1),
     ("run", "outcome", ("resume", "done", "--replay", "validate", *IMPORT), 0),
