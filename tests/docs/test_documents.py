@@ -18,7 +18,9 @@ from everstep import errors
 from everstep.runtime.aio import AsyncRun
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md", *(ROOT / "docs").rglob("*.md")]
+)
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 

@@ -1,4 +1,4 @@
-"""A workflow that is killed, resumes, and waits for a person: python examples/workflow_gate.py
+"""A workflow that is killed, resumes, and waits for a person: python examples/approval_gate.py
 
 A child process starts the workflow and is killed with SIGKILL while it prices the third item. A second process resumes the run and reaches
 a gate; now the run waits without a process. A third one answers the gate, as a web page or a chat bot would, and wakes up the run. Nothing
