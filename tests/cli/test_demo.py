@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -28,6 +29,7 @@ from everstep.demo.child import Child
 from everstep.demo.figures import Figures
 from everstep.demo.folder import MARK, stage
 from everstep.demo.play import FORK, RUN, UNDISTURBED, play
+from harness import recording
 
 PACKAGE = str(Path(everstep.__file__).parents[1])
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])}
@@ -146,6 +148,23 @@ def test_the_text_says_the_same_as_the_figures(played: Played) -> None:
     assert "NO" not in text
     assert max(map(len, text.partition("Everything is still there")[0].splitlines())) <= 80
     assert "\x1b" not in text
+
+
+def test_the_recording_in_the_readme_shows_what_the_demo_prints(played: Played) -> None:
+    svg = recording.SVG.read_text()
+    recorded = [recording.steady(line) for line in recording.lines_of(svg)]
+    printed = [recording.steady(line) for line in (recording.PROMPT, *played.text.splitlines()) if line]
+    assert recorded == printed, "record it again: python -m harness.recording"
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)|<script|<image|@import|url\(", svg) == []  # nothing is loaded from elsewhere
+
+
+def test_a_recording_ignores_what_differs_from_one_demo_to_the_next() -> None:
+    assert recording.steady("  Process 12 did it in 3.5 s") == recording.steady("  Process 4711 did it in 12 s")
+    assert recording.steady("  '/a b/everstep' log r -s '/x/store.db'") == recording.steady("  /usr/bin/python3 -m everstep log r -s y.db")
+    assert recording.steady("  kept   10 steps") != recording.steady("  kept   11 steps")
+    lines = recording.lines_of(recording.draw([(0.5, "\x1b[1m1  A & B\x1b[0m"), (0.6, ""), (0.7, "  \x1b[32m✓\x1b[0m a <b>     $1")]))
+    assert lines == [recording.PROMPT, "1 A & B", "✓ a <b> $1"]
 
 
 def test_every_command_that_is_printed_works_as_it_is_printed(played: Played) -> None:
