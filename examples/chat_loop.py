@@ -14,7 +14,7 @@ import everstep
 
 def model(messages: list[dict[str, str]]) -> str:
     """Replace a real model."""
-    return f"You have said {sum(message['role'] == 'user' for message in messages)} things."
+    return f"That was your message number {sum(message['role'] == 'user' for message in messages)}."
 
 
 def read() -> str:

@@ -109,7 +109,7 @@ def test_links_between_documents_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_files_that_a_document_names_exist(name: str) -> None:
-    named = re.findall(r"`((?:tests|examples|docs)/[\w./-]+\.(?:py|md))`", TEXTS[name])
+    named = re.findall(r"`((?:tests|examples|docs)/[\w./-]+\.(?:py|md|sh|yaml))`", TEXTS[name])
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 

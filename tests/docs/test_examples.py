@@ -69,16 +69,16 @@ def test_the_runs_of_a_killed_worker_go_on_with_another(tmp_path: Path) -> None:
 
 
 def test_the_chat_continues_where_it_stopped(tmp_path: Path) -> None:
-    assert run("chat_loop.py", tmp_path, "Hello\nHow many is that?\n").splitlines()[-1] == "chat@4: You have said 2 things."
+    assert run("chat_loop.py", tmp_path, "Hello\nHow many is that?\n").splitlines()[-1] == "chat@4: That was your message number 2."
     assert run("chat_loop.py", tmp_path) == ""  # nothing is said or done twice
-    assert run("chat_loop.py", tmp_path, "And now?\n").splitlines()[-1] == "chat@6: You have said 3 things."
+    assert run("chat_loop.py", tmp_path, "And now?\n").splitlines()[-1] == "chat@6: That was your message number 3."
 
 
 def test_the_chat_answers_the_message_that_a_killed_process_left(tmp_path: Path) -> None:
     killed = f"import os, sys; sys.path.insert(0, {str(EXAMPLES)!r}); import chat_loop; chat_loop.model = lambda _: os.kill(os.getpid(), 9); chat_loop.main()"
     done = subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, env=variables(tmp_path), input="Hello\n", text=True, timeout=60)
     assert done.returncode == -9
-    assert run("chat_loop.py", tmp_path) == "chat@2: You have said 1 things.\n"
+    assert run("chat_loop.py", tmp_path) == "chat@2: That was your message number 1.\n"
 
 
 def test_a_pipeline_is_shared_by_workers(tmp_path: Path) -> None:
