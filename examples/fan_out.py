@@ -37,17 +37,15 @@ def count(text: str) -> int:
 def document(text: str) -> int:
     if not text:
         raise ValueError("the document is empty")
-    return int(count(text))
+    return count(text)
 
 
 @everstep.workflow
 def pipeline(texts: list[str]) -> dict[str, int]:
     jobs = store().enqueue_many([{"args": [text]} for text in texts], workflow=document, queue="documents")
     outcomes = [job.wait() for job in jobs]  # durable: the pipeline waits without a process
-    return {
-        "words": sum(out.result for out in outcomes if out.status == "succeeded"),
-        "failed": sum(out.status == "failed" for out in outcomes),
-    }
+    words = sum(out.unwrap() for out in outcomes if out.status == "succeeded")
+    return {"words": words, "failed": len([out for out in outcomes if out.status == "failed"])}
 
 
 def main(url: str) -> None:
@@ -63,7 +61,7 @@ def main(url: str) -> None:
     for run in store().runs(workflow="document", oldest_first=True):
         steps = store().steps(run.id)
         process = steps[-1].worker.rpartition(":")[2] if steps else "-"
-        print(f"  {run.id:32} {run.status:10} {len(steps)} attempts, last by process {process}")
+        print(f"  {run.id:32} {run.status:10} attempts: {len(steps)}, last process: {process}")
     if out.result != {"words": 21, "failed": 1}:
         raise SystemExit(1)
 

@@ -16,7 +16,7 @@ import everstep
 
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
 PEOPLE = {"Lisbon": 567_000, "Oslo": 717_000, "Bern": 134_000}
-TOOLS = [
+TOOLS: Any = [
     {
         "type": "function",
         "function": {

@@ -37,8 +37,12 @@ def publish(text: str) -> str:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[everstep.Store]:
+    def scripted(text: str) -> str:
+        calls.append(text)
+        return text[:5]
+
     calls.clear()
-    monkeypatch.setitem(globals(), "model", lambda text: calls.append(text) or text[:5])
+    monkeypatch.setitem(globals(), "model", scripted)
     with everstep.open("memory://") as opened:
         yield opened
 

@@ -84,7 +84,7 @@ def test_the_chat_answers_the_message_that_a_killed_process_left(tmp_path: Path)
 def test_a_pipeline_is_shared_by_workers(tmp_path: Path) -> None:
     out = run("fan_out.py", tmp_path)
     assert "succeeded: {'words': 21, 'failed': 1}" in out
-    assert re.search(r"enqueue_many\.0\.1 +succeeded +3 attempts", out)
+    assert re.search(r"enqueue_many\.0\.1 +succeeded +attempts: 3", out)
 
 
 def test_forks_decide_differently_and_keep_the_research(tmp_path: Path) -> None:
