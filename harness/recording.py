@@ -27,6 +27,7 @@ _STYLED = re.compile(r"\x1b\[(\d+)m(.*?)\x1b\[0m")
 _NOISE = (
     (r"(Process|kill -9) \d+", r"\1 N"),
     (r"\b\d+(\.\d+)? (s|ms|KB|B|times)\b", r"N \2"),
+    (r"\b\d+% of that size", "N% of that size"),
     (r"^.*\beverstep'? (\w.*) -s .*$", r"everstep \1"),
     (r" +", " "),
 )
