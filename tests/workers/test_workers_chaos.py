@@ -33,7 +33,7 @@ def test_a_server_that_is_restarted_and_killed_loses_nothing(tmp_path: Path, mon
     assert tally.ok, scenes.line(tally)
 
 
-def test_W1_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)
     tally = scenes.play("outages", scenes.DEEP if os.environ.get("EVERSTEP_DEEP") else scenes.SHORT, tmp_path)
     assert tally.ok, scenes.line(tally)
