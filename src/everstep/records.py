@@ -181,12 +181,13 @@ def make_record(
 
 def record_fault(before: bytes, record: Record, key: bytes, seal: Seal = unkeyed) -> str | None:
     """Return what is wrong with a record that was read, or None. A pruned body (None) and dropped labels are not faults."""
-    if record.body is not None:
-        record.body_digest = sha256(record.body).digest()
+    body, kind = record.body, record.kind
+    if body is not None:
+        record.body_digest = sha256(body).digest()
     if chain(before, key, record, seal) != record.digest:
         return "it does not match its digest"
-    if record.labels is None and (record.own is None or record.kind == _CHECKPOINT):  # nearly all records
-        return None if record.kind == _CHECKPOINT or (record.meta is None and not record.tags) else _NOT_ITS_OWN
+    if record.labels is None and (record.own is None or kind == _CHECKPOINT):  # nearly all records
+        return None if kind == _CHECKPOINT or (record.meta is None and not record.tags) else _NOT_ITS_OWN
     return _misplaced(record)
 
 

@@ -132,7 +132,8 @@ class Run:
         turn; `retry` and `timeout` apply to this call.
         """
         run = self._attempt
-        return call(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout))
+        given = {} if key is None and retry is None and timeout is None else options_of(key, retry, timeout)
+        return call(run, run.here(), name, function, args, kwargs, given)
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """Run one step for each item, at most `concurrency` at the same time in threads; results are in the order of the items."""
