@@ -45,7 +45,7 @@ def test_a_worker_waits_for_its_server(flow: Path, monkeypatch: pytest.MonkeyPat
         with worker(f"{url}&patience=60", flow) as process:
             time.sleep(1.5)
             assert process.poll() is None, process.communicate()
-            server.go_on()
+            server.start_again()
             out, error = process.communicate(timeout=60)
         assert process.returncode == 0, error
         assert [json.loads(line)["data"]["event"] for line in out.splitlines()][-2:] == ["succeeded", "stopped"]

@@ -247,7 +247,7 @@ def test_what_was_saved_is_there_after_the_server_ended_and_writers_go_on(how: s
         for _ in range(3):
             time.sleep(0.5)
             getattr(server, how)()
-            server.go_on()
+            server.start_again()
         time.sleep(0.5)
         stop.set()
         for thread in threads:

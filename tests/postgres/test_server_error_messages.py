@@ -58,7 +58,7 @@ def test_a_standby_is_called_a_standby() -> None:
         server.halt()
         signal = Path(dict(parse_qsl(urlsplit(url).query))["host"]) / "data" / "standby.signal"
         signal.touch()
-        server.go_on()
+        server.start_again()
         with everstep.open(url) as store:
             assert store.load("r") == {"n": 1}
             assert len(store.events()) == before

@@ -40,7 +40,7 @@ def test_what_stands_beside_a_lost_page_is_saved(own: Server, tmp_path: Path, ta
     assert own._folder is not None
     with (own._folder / "data" / name).open("r+b") as file:
         file.write(content * PAGE)
-    own.go_on()
+    own.start_again()
     with everstep.open(url, create=False) as store:
         assert not store.verify("full").ok
         store.doctor()
@@ -62,7 +62,7 @@ def test_a_page_that_the_server_cannot_read_is_damage_to_a_reader(own: Server) -
     assert own._folder is not None
     with (own._folder / "data" / name).open("r+b") as file:
         file.write(b"\xa5" * PAGE)
-    own.go_on()
+    own.start_again()
     with everstep.open(url, create=False) as store, pytest.raises(Damaged):
         store.load("r")
     own.drop(url)

@@ -53,7 +53,7 @@ def test_a_worker_that_lost_its_server_goes_on_by_itself_as_soon_as_that_is_back
         (tmp_path / "go").touch()
         until(lambda: one.seen("given back", run=run.id))  # its step is done, and cannot be recorded
         until(lambda: one.seen("trouble", code="E410"))
-        server.go_on()
+        server.start_again()
         until(lambda: one.seen("succeeded", run=run.id))
         assert [notes.count(what) for what in ("first", "waits", "last 0")] == [1, 2, 1]
         assert store.verify("full").ok
