@@ -74,7 +74,7 @@ def test_the_readme_has_its_example_and_exactly_two_commands() -> None:
     examples = [s for s in snippets() if s.where.startswith("README.md")]
     assert len(examples) == 1
     assert len(examples[0].code.splitlines()) <= 24
-    assert re.findall(r"^    (\S.*)$", readme.partition("## Try it")[2].partition("\n## ")[0], flags=re.MULTILINE) == [
+    assert re.findall(r"^    (\S.*)$", readme.partition("## Quick start")[2].partition("\n## ")[0], flags=re.MULTILINE) == [
         "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'",
         ".venv/bin/everstep demo",
     ]

@@ -16,7 +16,7 @@ FLOWS = (ROOT / "README.md").read_text().split("```python\n")[1].split("\nstore 
 
 
 def commands() -> list[str]:
-    section = (ROOT / "README.md").read_text().split("## At a terminal")[1].split("\n## ")[0]
+    section = (ROOT / "README.md").read_text().split("## Use the command line")[1].split("\n## ")[0]
     return [line.strip() for line in section.splitlines() if line.startswith("    everstep ")]
 
 
