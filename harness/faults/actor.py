@@ -80,7 +80,7 @@ class Actor:
                 raise TimeoutError(f"process {self.pid} did not stop")
             time.sleep(0.0005)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def where(self) -> str:

@@ -2,7 +2,7 @@
 
 A break replaces one piece of a file by another text and leaves the rest as it is, so that line numbers stay true:
 
-    compare    == for !=, < for <=, is for is not, in for not in, and the other way round
+    compare    == for !=, < for <=, is for is not, in for not in, and the reverse
     condition  `if x` becomes `if not (x)`
     boolean    and for or
     number     n + 1 for n

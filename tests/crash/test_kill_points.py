@@ -184,7 +184,7 @@ def test_a_queue_entry_that_is_lost_or_left_behind_is_found_out(memory_folder: P
     connection.execute("DELETE FROM tasks WHERE priority = 0")
     connection.close()
     assert told(memory_folder) == "lost: the queue entry of 'job-1'"
-    assert "no entry in queue 'jobs'" in str(judge(memory_folder, go_on=False))
+    assert "no entry in queue 'jobs'" in str(judge(memory_folder, resume=False))
 
 
 def test_what_was_refused_as_not_written_must_not_be_there(memory_folder: Path) -> None:

@@ -81,7 +81,7 @@ def test_the_first_screen_of_the_readme_has_an_install_line_a_short_example_the_
 
 
 def test_the_readme_has_two_commands_and_the_first_installs_no_test_tools() -> None:
-    section = TEXTS["README.md"].partition("## Try it")[2].partition("\n## ")[0]
+    section = TEXTS["README.md"].partition("## Quick start")[2].partition("\n## ")[0]
     assert re.findall(r"^    (\S.*)$", section, flags=re.MULTILINE) == [
         "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/everstep demo",
         ".venv/bin/pip install -e '.[dev]' && .venv/bin/python -m pytest -m quick",

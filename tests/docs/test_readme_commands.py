@@ -15,7 +15,7 @@ from test_documents import ROOT, environment
 import everstep
 
 README = (ROOT / "README.md").read_text()
-SECTION = README.split("## At a terminal")[1].split("\n## ")[0]
+SECTION = README.split("## Use the command line")[1].split("\n## ")[0]
 FLOWS = README.split("```python\n")[1].split("```")[0]
 
 

@@ -41,7 +41,7 @@ def test_only_postgres_variants_of_tests_for_all_stores_are_rotated() -> None:
     assert pace.is_rotated(item("store", places="postgres"))
     assert not pace.is_rotated(item("store", places="sqlite"))
     assert not pace.is_rotated(item("postgres", places="postgres"))
-    assert not pace.is_rotated(item("trust", url="postgres"))
+    assert not pace.is_rotated(item("verify", url="postgres"))
     assert not pace.is_rotated(SimpleNamespace(path=Path("tests/store/test_x.py")))  # type: ignore[arg-type]
 
 

@@ -33,7 +33,7 @@ def test_a_server_that_is_restarted_and_killed_loses_nothing(tmp_path: Path, mon
     assert tally.ok, scenes.line(tally)
 
 
-def test_W1_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)
     tally = scenes.play("outages", scenes.DEEP if os.environ.get("EVERSTEP_DEEP") else scenes.SHORT, tmp_path)
     assert tally.ok, scenes.line(tally)
@@ -53,7 +53,7 @@ def test_a_worker_that_lost_its_server_goes_on_by_itself_as_soon_as_that_is_back
         (tmp_path / "go").touch()
         until(lambda: one.seen("given back", run=run.id))  # its step is done, and cannot be recorded
         until(lambda: one.seen("trouble", code="E410"))
-        server.go_on()
+        server.start_again()
         until(lambda: one.seen("succeeded", run=run.id))
         assert [notes.count(what) for what in ("first", "waits", "last 0")] == [1, 2, 1]
         assert store.verify("full").ok
