@@ -95,6 +95,8 @@ def _take(asked: dict[str, Any], descriptors: list[int]) -> None:
     time.tzset()
     _standard_streams()
     importlib.invalidate_caches()
+    if "COVERAGE_PROCESS_START" in os.environ:  # a new interpreter reads it at its start, too
+        importlib.import_module("coverage").process_startup()
 
 
 def _standard_streams() -> None:
