@@ -94,8 +94,8 @@ def test_a_place_knows_the_first_line_of_its_statement() -> None:
 
 
 def test_every_kind_is_found_in_the_source_and_drawn() -> None:
-    folder = Path(__file__).parents[2] / "src" / "everstep" / "runtime" / "engine"
-    found = [one for path in sorted(folder.glob("*.py")) for one in File(path.name, path.read_bytes()).places()]
+    folder = Path(__file__).parents[2] / "src" / "everstep" / "runtime"
+    found = [one for path in sorted(folder.rglob("*.py")) for one in File(path.name, path.read_bytes()).places()]
     assert {one.kind for one in found} == set(KINDS)
     drawn = chosen(found, 2 * len(KINDS), seed=1)
     assert {one.kind for one in drawn} == set(KINDS)
