@@ -13,13 +13,15 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import sample
 from hypothesis import settings
 
+T = TypeVar("T")
 TESTS = Path(__file__).parent
 WEIGHTS: dict[str, dict[str, float]] = json.loads((TESTS / "weights.json").read_text())
 """Files, and the seconds that one variant of a test takes. `pytest --weights tests/weights.json` writes them; cheap tests are left out."""
@@ -37,6 +39,16 @@ def rotation() -> int:
     """The number of today, which chooses the variants that run."""
     given = os.environ.get("EVERSTEP_ROTATION")
     return int(given) if given else int(time.time() // 86_400)
+
+
+def in_turn(values: Sequence[T]) -> list[T]:
+    """One of several seeds or parts of a search, another one each day; with EVERSTEP_DEEP=1 all of them."""
+    return list(values) if DEEP else [values[rotation() % len(values)]]
+
+
+def share(number: int, one_of: int = 3) -> int:
+    """How many of so many points of a search a push tries."""
+    return number if DEEP else max(1, number // one_of)
 
 
 def examples(suite: int) -> int:

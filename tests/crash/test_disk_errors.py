@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pace
 import pytest
 from shim_helpers import shim_or_skip
 
@@ -23,7 +24,7 @@ from harness.faults.disk import errors, full
 PARTS = 3
 
 
-@pytest.mark.parametrize("seed", range(PARTS))
+@pytest.mark.parametrize("seed", pace.in_turn(range(PARTS)))
 def test_every_call_works_or_says_what_was_written(memory_folder: Path, seed: int) -> None:
     shim_or_skip()
     count = errors.SWEEP.part(memory_folder, errors.SHORT // PARTS, seed, workers=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import apsw
+import pace
 import pytest
 from shim_helpers import shim_or_skip
 
@@ -227,7 +228,7 @@ def test_a_seed_chooses_the_same_points(memory_folder: Path) -> None:
     assert sum(stage is stages[1] for stage, *_ in chosen) >= 15
 
 
-@pytest.mark.parametrize("seed", range(PARTS))
+@pytest.mark.parametrize("seed", pace.in_turn(range(PARTS)))
 def test_nothing_that_was_acknowledged_is_lost_by_a_kill(memory_folder: Path, seed: int) -> None:
     shim_or_skip()
     count = kills.SWEEP.part(memory_folder, kills.SHORT // PARTS, seed, workers=1)
