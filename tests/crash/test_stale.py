@@ -1,11 +1,11 @@
 """S2: one page of an older copy that is put back never makes a read return an older thing without an error."""
 
-import os
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
 import apsw
+import pace
 import pytest
 
 import everstep
@@ -59,8 +59,9 @@ def test_S2_a_run_row_of_an_older_page_is_refused_and_nothing_is_saved_behind_it
         assert mended.load("a") == {"n": 10}
 
 
-def test_S2_no_stale_page_is_read_as_the_newest(memory_folder: Path) -> None:
-    count = stale.run(memory_folder, deep=bool(os.environ.get("EVERSTEP_DEEP")), seed=2)
+def test_S2_no_stale_page_is_read_as_the_newest(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stale, "SHORT", pace.share(stale.SHORT, 2))
+    count = stale.run(memory_folder, deep=pace.DEEP, seed=pace.rotation())
     assert count.ok, str(count)
     assert count.tried >= stale.SHORT
     assert count.detected > stale.SHORT // 2

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from test_documents import ROOT, environment
 
 FLOWS = (ROOT / "README.md").read_text().split("```python\n")[1].split("\nstore = ")[0]
@@ -24,10 +23,8 @@ def commands() -> list[str]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "flows.py").write_text(FLOWS)
     (tmp_path / "s.json").write_text('{"done": 3}')
-    script = tmp_path / "bin" / "everstep"
-    script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m everstep "$@"\n')
-    script.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    warm.command(tmp_path / "bin" / "everstep")
     return tmp_path
 
 
