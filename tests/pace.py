@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("EVERSTEP_ROTATION", str(rotation()))  # the workers of xdist must not see another day
+    config.addinivalue_line("markers", "whole: all variants of this test run on every push, whatever they take")
     config.addinivalue_line("markers", "quick: half a minute of tests that run every module; tests/quick.json lists them")
 
 
@@ -97,7 +98,8 @@ def left_out(items: list[pytest.Item], day: int, *, push: bool) -> list[pytest.I
         families.setdefault((name_of(item), is_rotated(item)), []).append(item)
     found = []
     for (_, third), family in families.items():
-        if (push or third) and (third or len(family) > sample.LEAST):
+        whole = any(mark.name == "whole" for mark in family[0].iter_markers())
+        if not whole and (push or third) and (third or len(family) > sample.LEAST):
             variants = {variant_of(item): item for item in family}
             seconds = seconds_of(family[0]) if push else 0.0
             taken = {id(variants[one]) for one in sample.taken(list(variants), seconds, day, third=third)}

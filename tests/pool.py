@@ -182,6 +182,7 @@ class Fork:
         factory: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
         factory._basetemp = factory.getbasetemp() / f"w{number}"
         factory._basetemp.mkdir(mode=0o700)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets programs in the background ignore it, and so their children
         capture: Any = session.config.pluginmanager.getplugin("capturemanager")
         capture.stop_global_capturing()  # its files are those of the first process
         capture.start_global_capturing()

@@ -100,6 +100,7 @@ def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
     assert set(TABLE) <= set(COMMANDS)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", TABLE)
 def test_a_command_works_through_a_pipe(name: str, shop: Shop) -> None:
     prepare(shop)

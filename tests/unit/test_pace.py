@@ -16,7 +16,7 @@ STORES = [Variant(f"t[{n}-{m}]", (("n", n), ("m", m))) for n in range(12) for m 
 
 def made(file: str, number: int, test: str = "") -> Any:
     name = test or f"test_{number}"
-    return SimpleNamespace(path=pace.TESTS / file, name=name, nodeid=f"tests/{file}::{name}")
+    return SimpleNamespace(path=pace.TESTS / file, name=name, nodeid=f"tests/{file}::{name}", iter_markers=lambda: ())
 
 
 @pytest.mark.parametrize("table", [pace.QUICK, pace.WEIGHTS], ids=["quick", "weights"])
@@ -30,8 +30,8 @@ def test_every_test_with_a_weight_is_there() -> None:
 
 
 def _defined(file: str, name: str) -> bool:
-    text = (pace.TESTS / file).read_text()
-    return all(f"def {part}(" in text or part in text for part in name.split("::"))
+    """A class may have inherited its tests."""
+    return name.partition("::")[0] in (pace.TESTS / file).read_text()
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.1, 0.2, 3.0])
