@@ -82,7 +82,7 @@ def test_no_option_is_explained_that_is_not_there(name: str) -> None:
 
 
 def test_the_options_of_every_command_are_explained_once() -> None:
-    named = first_cells(section("## Options of every command"))
+    named = first_cells(section("## Common options"))
     assert set(re.findall(r"`(--?[a-z][\w-]*)", named)) == common() | {"--help", "-h"}
     for name in COMMANDS:
         for command in commands(name):
@@ -223,9 +223,9 @@ def is_time(value: Any) -> bool:
 
 TYPES: dict[str, Any] = {
     "any": lambda value: True,
-    "text": lambda value: isinstance(value, str),
+    "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "object": lambda value: isinstance(value, dict),
     "time": is_time,
@@ -289,9 +289,9 @@ def test_the_events_of_a_worker_have_the_documented_shape(shop: Shop) -> None:
     assert len(called.lines) == 6
 
 
-def test_a_run_in_a_queue_has_the_documented_place(shop: Shop) -> None:
+def test_a_run_in_a_queue_has_the_documented_queue_entry(shop: Shop) -> None:
     shop.call("enqueue", "hello", "--id", "queued", "--key", "k", *IMPORT).ok()
-    fits(shop.json("show", "queued")["place"], keys(section("### place")), "place")
+    fits(shop.json("show", "queued")["queue_entry"], keys(section("### queue_entry")), "queue_entry")
     fits(shop.json("stats")["queues"][0], keys(section("### queue")), "queue")
 
 

@@ -72,7 +72,7 @@ VIEWS: dict[str, Callable[[everstep.Store, Masking], Any]] = {
     "diff": lambda store, mask: states.diff(store, mask, "secret@1", "secret@2"),
     "blame": lambda store, mask: states.blame(store, mask, "secret", ["api_key"], "api_key"),
     "bisect": lambda store, mask: states.bisect(store, mask, "secret", "always", lambda state: True, False, lambda done, of: None),
-    "place": lambda store, mask: queues.place(store, mask, "queued"),
+    "queue_entry": lambda store, mask: queues.queue_entry(store, mask, "queued"),
     "schedules": lambda store, mask: queues.schedules(store, mask),
     "queues": lambda store, mask: queues.queues(store),
     "stats": lambda store, mask: stats.stats(store, None, 100, lambda done, of: None),

@@ -63,9 +63,9 @@ def modern(table: Mapping[str, Any]) -> Modern:
         if bad:
             out.bad.append(Old(key, "", f"{key} = {value!r:.60} is not allowed; allowed: {bad}"))
         elif not new:
-            out.old.append(Old(key, "", f"{key} is an older key and {_DROPPED}; remove it"))
+            out.old.append(Old(key, "", f"{key} is deprecated and {_DROPPED}; remove it"))
         else:
-            out.old.append(_place(out.table, key, new, meaning))
+            out.old.append(_moved(out.table, key, new, meaning))
     return out
 
 
@@ -73,13 +73,13 @@ def _copied(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else value
 
 
-def _place(table: dict[str, Any], key: str, new: str, value: Any) -> Old:
+def _moved(table: dict[str, Any], key: str, new: str, value: Any) -> Old:
     group, _, name = new.rpartition(".")
     inside = table.setdefault(group, {}) if group else table
     if not isinstance(inside, dict) or (name in inside and inside[name] != value):
-        return Old(key, "", f"{key} is an older key, and {new} is also set; remove {key}")
+        return Old(key, "", f"{key} is deprecated, and {new} is also set; remove {key}")
     inside[name] = value
-    return Old(key, new, f"{key} is an older key: write {new} = {json.dumps(value)}")
+    return Old(key, new, f"{key} is deprecated: use {new} = {json.dumps(value)}")
 
 
 _Meaning = tuple[str, Any, str]  # the current key, its value, and the allowed values if the given one is invalid
@@ -136,7 +136,7 @@ def _enabled(value: Any, held: Mapping[str, Any]) -> _Meaning:
 def _location(value: Any, held: Mapping[str, Any]) -> _Meaning:
     """Convert a folder to the file in it."""
     if type(value) is not str or not value.strip():
-        return "", None, "a text that is not empty"
+        return "", None, "a string that is not empty"
     return "store", value if "://" in value or value.endswith(".db") else f"{value.rstrip('/')}/store.db", ""
 
 
@@ -189,7 +189,7 @@ def rewritten(text: str) -> tuple[str, list[str]]:
         same = False
     if not same:  # an inline table, or a layout that does not allow to replace lines
         raise InvalidConfig(
-            "the older keys of this file cannot be replaced line by line",
+            "the deprecated keys of this file cannot be replaced line by line",
             remedy="Replace them by hand: " + "; ".join(old.note for old in result.old) + ".",
         )
     return new_text, [old.note for old in result.old]
@@ -213,15 +213,15 @@ class _Rewriting:
         self._lines = text.splitlines(keepends=True)
         self._prefix = prefix
         self._table = table
-        self._places = lines_of(text)
+        self._line_numbers = lines_of(text)
         self._done: set[str] = set()
         self._below: dict[int, list[str]] = {}  # lines to insert after a line, by its index
 
     def apply(self, result: Modern) -> str:
         for old in result.old:
-            place = self._places.get((*self._prefix, old.key))
-            if place is not None:
-                self._lines[place - 1] = self._instead(old, self._lines[place - 1], result.table)
+            line = self._line_numbers.get((*self._prefix, old.key))
+            if line is not None:
+                self._lines[line - 1] = self._instead(old, self._lines[line - 1], result.table)
         return "".join(line + "".join(self._below.get(at, ())) for at, line in enumerate(self._lines))
 
     def _instead(self, old: Old, line: str, table: Mapping[str, Any]) -> str:
@@ -254,10 +254,10 @@ class _Rewriting:
         """Return the line of a table's own header, if it has one: the table's keys belong below it."""
         if not group or not isinstance(self._table.get(group), dict):
             return None
-        place = self._places.get((*self._prefix, group))
-        if place is None or not self._lines[place - 1].lstrip().startswith("["):
+        line = self._line_numbers.get((*self._prefix, group))
+        if line is None or not self._lines[line - 1].lstrip().startswith("["):
             return None
-        return place - 1
+        return line - 1
 
 
 _LINE = re.compile(

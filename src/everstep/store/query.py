@@ -20,7 +20,7 @@ from everstep.store.views import Checkpoint, Page, RunInfo
 
 _MOST = 10_000
 RESERVED = "$"
-MOST_PLACE = 2**63 - 1
+MAX_POSITION = 2**63 - 1
 """The largest cursor, position or limit that every backend can compare."""
 Time = datetime | float | int
 
@@ -33,7 +33,9 @@ def make_query(what: str, **filters: Any) -> Query:
     """Check the filters of `Store.runs` and `Store.checkpoints`, and make a query of them."""
     unknown = set(filters) - set(FILTERS[what])
     if unknown:
-        raise InvalidArgument(f"{what} has no filter {', '.join(sorted(unknown))}", remedy=f"Use {', '.join(FILTERS[what])}.")
+        raise InvalidArgument(
+            f"store.{what} has no filter {', '.join(map(repr, sorted(unknown)))}", remedy=f"Use {', '.join(FILTERS[what])}."
+        )
     status = filters.get("status")
     if status is not None and status not in tuple(Status):
         raise InvalidArgument(f"status must be one of {', '.join(Status)}, got {status!r}")
@@ -49,7 +51,7 @@ def _check_numbers(filters: dict[str, Any]) -> None:
     limit, after = filters.get("limit"), filters.get("after")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST):
         raise InvalidArgument(f"limit must be an integer from 1 to {_MOST:,}, got {limit!r:.60}")
-    if after is not None and (type(after) is not int or not -MOST_PLACE <= after <= MOST_PLACE):
+    if after is not None and (type(after) is not int or not -MAX_POSITION <= after <= MAX_POSITION):
         raise InvalidArgument(
             f"after must be a cursor of this listing, got {after!r:.60}", remedy="Use the `next` of the previous page of the same listing."
         )
@@ -60,8 +62,8 @@ def _check_numbers(filters: dict[str, Any]) -> None:
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     found = backend.runs(query)
-    places = [place for place, _ in found]
-    if places != sorted(set(places), reverse=not query.oldest_first):  # an index that names one run twice and omits another
+    positions = [position for position, _ in found]
+    if positions != sorted(set(positions), reverse=not query.oldest_first):  # an index that names one run twice and omits another
         raise DamagedRun("the listing of runs is out of order", remedy="Run store.verify('full') to list all damage.")
     for _, row in found:
         if not fits_run(verified(row, backend.seal), query):  # an index that points to another run
@@ -124,7 +126,7 @@ def check_tags(tag: str | Iterable[str]) -> tuple[str, ...]:
     if tag == ():
         return ()
     if not isinstance(tag, (str, tuple, list, set, frozenset)):
-        raise InvalidArgument(f"tag must be a text or a list of texts, got {tag!r:.60}")
+        raise InvalidArgument(f"tag must be a string or a list of strings, got {tag!r:.60}")
     names = (tag,) if isinstance(tag, str) else tuple(tag)
     return tuple(dict.fromkeys(check_tag(name) for name in names))
 
@@ -138,7 +140,7 @@ def check_text(text: str | None, what: str, most: int = 1_000) -> str | None:
     if text is None:
         return None
     if type(text) is not str:
-        raise InvalidArgument(f"{what} must be a text, got {text!r:.60}")
+        raise InvalidArgument(f"{what} must be a string, got {text!r:.60}")
     if len(text) > most:
         raise InvalidArgument(f"{what} must have at most {most:,} characters, got {len(text):,}", remedy="Keep long text in the state.")
     if "\x00" in text or not _encodes(text):

@@ -52,7 +52,7 @@ def _exact(run: str) -> str:
 def _not_there(backend: Backend, run: str) -> str:
     if not has(backend, Audit):
         return f"there is no run {run!r}"
-    newest = max(0, backend.manifest().places - _RECENT)  # callers may ask for many missing runs and must not wait for each
+    newest = max(0, backend.manifest().created - _RECENT)  # callers may ask for many missing runs and must not wait for each
     deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
         return f"run {run!r} was deleted at {iso(max(deleted))}"
@@ -81,7 +81,8 @@ def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[Ru
     row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
-        has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"
+        has = f"its checkpoints are 1 to {row.checkpoints:,}" if row.checkpoints > 1 else "its only checkpoint is 1"
+        has = has if row.checkpoints else "it has no checkpoint yet"
         raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {has}")
     return row, number
 

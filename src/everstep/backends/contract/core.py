@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from everstep.backends.contract.audit import Audit
-from everstep.backends.contract.facts import Facts
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
+from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.queues import Queues
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.types import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Outcome, Query
@@ -69,7 +69,7 @@ class Core(Protocol):
         """Find the records of checkpoint `number`; None if it is not found. Reads one snapshot, or as close to that as the engine allows.
 
         With `upto`, returns also the records that its state is made of, and those after it up to that seq (0: none), so that a load
-        takes two calls.
+        takes two calls. With `upto` above 0 it should also count the run's messages (`waiting`): a run is being opened.
         """
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -99,7 +99,7 @@ class Core(Protocol):
         """Write everything that was submitted, stop threads, close files. Idempotent; later calls raise StoreClosed."""
 
 
-class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Facts, Queues, Protocol):
+class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Protocol):
     """A backend with every capability except those that need a database of the caller (`outbox`, `transactions`)."""
 
     def submit(self, commit: Commit, done: Done) -> None:

@@ -9,7 +9,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.times import MOMENT
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.text import cell, duration, plural, size
 from everstep.views.json import to_json
 from everstep.views.queues import QueueView
@@ -59,13 +59,15 @@ def _queue(one: QueueView) -> str:
     counts = ((one.ready, "ready"), (one.later, "later"), (one.waiting, "waiting"), (one.running, "running"))
     waits = ", ".join(f"{n:,} {what}" for n, what in counts if n) or "empty"
     oldest = "" if one.oldest is None else f", oldest {duration(max(0.0, (datetime.now(UTC) - one.oldest).total_seconds()))}"
-    return waits + oldest + (f"; in {one.lately.minutes} min {lately}" if (lately := places.lately(one.lately)) else "")
+    return waits + oldest + (f"; in {one.lately.minutes} min {lately}" if (lately := queue_text.lately(one.lately)) else "")
 
 
 def _copies(found: StatsView) -> str:
     """Estimate the size of a store that copies every state."""
     here, copies = found.store["record_bytes"] + found.store["chunk_bytes"], found.full_copies_bytes
-    return "" if not copies or not here else f"about {size(copies)}, {copies / here:,.1f} times as much"
+    if not copies or not here:
+        return ""
+    return f"about {size(copies)}, " + (f"{copies / here:,.1f} times as much" if copies >= here else "less than is stored")
 
 
 def _steps(found: StatsView) -> list[tuple[str, str]]:
@@ -73,7 +75,7 @@ def _steps(found: StatsView) -> list[tuple[str, str]]:
     resumes = ("resumes", f"{again.runs:,}, of which {again.succeeded:,} succeeded" if again.runs else "")
     if not steps.count:
         return [resumes]
-    failed = f"{steps.failed:,} failed attempts ({steps.error_rate:.1%})"
+    failed = f"{plural(steps.failed, 'failed attempt')} ({steps.error_rate:.1%})"
     return [
         ("steps", f"{steps.count:,} of {plural(steps.runs, 'run')}, {failed}"),
         ("step time", f"p50 {duration(steps.p50)}, p95 {duration(steps.p95)}, p99 {duration(steps.p99)}"),

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, replace
 from everstep.runtime.engine.context import warn_if_stray
-from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.steps.inside import made
 from everstep.runtime.steps.retry import Retry
 
@@ -69,7 +69,7 @@ def check_items(items: Any) -> Iterator[Any]:
 
 def check_name(name: Any) -> str:
     if not isinstance(name, str) or _fits(name) is None:
-        raise InvalidArgument(f"the name of a step must be text of 1 to 200 characters without #, / and @, got {name!r:.60}")
+        raise InvalidArgument(f"the name of a step or gate must be text of 1 to 200 characters without #, / and @, got {name!r:.60}")
     return name
 
 
@@ -137,7 +137,7 @@ def step(function: Any = None, /, **options: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        here = place()
+        here = current_frame()
         if here is None:
             warn_if_stray(function.__name__)
             return function(*args, **kwargs)

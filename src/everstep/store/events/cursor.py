@@ -116,11 +116,12 @@ def _was_deleted(backend: Backend, key: str) -> bool:
     while found := backend.tombstones(after, _STONES):
         if any(stone.key.hex() == key for stone in found):
             return True
-        after = found[-1].place
+        after = found[-1].pk
     return False
 
 
 def _changed(cursor: Cursor, why: str) -> HistoryChanged:
     return HistoryChanged(
-        f"the cursor at position {int(cursor)} belongs to another history of this store: {why}. It was probably restored from an older backup"
+        f"the cursor at position {int(cursor):,} belongs to another history of this store: {why}. "
+        "The store was probably restored from an older backup"
     )

@@ -85,13 +85,13 @@ def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Seque
 def _goes(decision: Decision, needed_by: int | None) -> Decision:
     if needed_by is None:
         return decision
-    return Decision(decision.number, False, f"{decision.reason}; its bytes are kept, because {needed_by} depends on them", 0)
+    return Decision(decision.number, False, f"{decision.reason}; its bytes are kept, because checkpoint {needed_by} depends on them", 0)
 
 
 def source_of(sources: list[int], number: int) -> int:
     """Return the checkpoint at which a load begins; 0: before the first one."""
-    place = bisect_right(sources, number)
-    return sources[place - 1] if place else 0
+    index = bisect_right(sources, number)
+    return sources[index - 1] if index else 0
 
 
 def needed(sources: list[int], kept: list[int], newest_base: int) -> dict[int, int]:
