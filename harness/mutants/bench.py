@@ -7,6 +7,7 @@ break that acts on import needs a pytest of its own, which takes longer. A test 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import select
 import shutil
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,7 @@ class Bench:
         self._families: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in session.items:
             self._families[family(item.nodeid)].append(item)
+        _import_all(self._source)
         self._functions = Functions(str(self._source / "everstep"))
         self._scratch = Path(tempfile.mkdtemp(prefix="mt-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))  # noqa: S108
         self._base = self._compiled()
@@ -232,6 +235,15 @@ class Bench:
 
     def _finish(self, job: Job, result: str, how: str) -> None:
         self._done(job.place, {"result": result, "how": how, "seconds": round(time.monotonic() - job.began, 1)})
+
+
+def _import_all(source: Path) -> None:
+    """Many modules are imported when they are needed; a function can be broken in memory only if it is there."""
+    for path in sorted((source / "everstep").rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        if parts[-1] != "__main__":
+            with suppress(ImportError):  # an optional dependency is missing
+                importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
 
 
 def family(nodeid: str) -> str:
