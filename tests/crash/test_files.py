@@ -24,8 +24,10 @@ from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")
-def bench(module_folder: Path) -> Bench:
-    return Bench(sample.build(module_folder / "sample"), module_folder / "bench")
+def bench(module_folder: Path) -> Iterator[Bench]:
+    made = Bench(sample.build(module_folder / "sample"), module_folder / "bench")
+    yield made
+    made.close()
 
 
 def test_every_pair_of_pages_is_exchanged_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

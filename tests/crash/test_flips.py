@@ -1,5 +1,6 @@
 """Flipped bits: every read is what it was, or says what is damaged."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -17,8 +18,10 @@ from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")
-def bench(module_folder: Path) -> Bench:
-    return Bench(sample.build(module_folder / "sample"), module_folder / "bench")
+def bench(module_folder: Path) -> Iterator[Bench]:
+    made = Bench(sample.build(module_folder / "sample"), module_folder / "bench")
+    yield made
+    made.close()
 
 
 def test_the_sample_has_something_of_everything(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """S2: one page of an older copy that is put back never makes a read return an older thing without an error."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
@@ -16,8 +17,10 @@ from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")
-def bench(module_folder: Path) -> Bench:
-    return Bench(ages.build(module_folder / "sample"), module_folder / "bench")
+def bench(module_folder: Path) -> Iterator[Bench]:
+    made = Bench(ages.build(module_folder / "sample"), module_folder / "bench")
+    yield made
+    made.close()
 
 
 def of_tree(bench: Bench, name: str) -> list[int]:
