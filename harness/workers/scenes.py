@@ -137,7 +137,7 @@ def _restarts(tally: Tally, size: Size, folder: Path, rng: random.Random, server
             own.halt() if rng.random() < 0.5 else own.kill()
             own.start_again()
 
-        trouble = Trouble(size.restart, restart, most=2 if size is SHORT else None)
+        trouble = Trouble(size.restart, restart, most=2 if size.runs <= SHORT.runs else None)
         _drive(tally, size, folder, own.database(), rng, trouble)
 
 

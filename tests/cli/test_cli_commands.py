@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pace
 import pytest
+import sample
 from cli_helpers import LONG, PROGRAMS, Called, Shop, ended, plain
 
 import everstep
@@ -99,11 +101,13 @@ def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
     assert set(TABLE) <= set(COMMANDS)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", TABLE)
 def test_a_command_works_through_a_pipe(name: str, shop: Shop) -> None:
     prepare(shop)
     args, out, err, _ = TABLE[name]
-    called = shop.pipe(name, *args, new=True)
+    in_turn = pace.DEEP or sample.third_of(name) == pace.rotation() % sample.THIRDS  # the others are forked from a warm parent
+    called = shop.pipe(name, *args, new=in_turn)
     assert called.code == ENDS.get(name, 0), called.out + called.err
     assert re.search(out, called.out), called.out
     assert re.search(err, called.err), called.err

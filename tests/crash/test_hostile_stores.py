@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import pace
 import pytest
 
 from harness.faults.count import Count
 from harness.faults.hostile import hostile
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", pace.in_turn(range(3)))
 def test_hostile_stores_execute_nothing_and_give_clear_errors_at_once(memory_folder: Path, part: int) -> None:
     count = Count("hostile")
     for name, case, forged in list(hostile.cases(hostile.SHORT))[part::3]:

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import pace
 import pytest
 
 from harness.faults.count import Count
 from harness.faults.machine import machine
 
 
-@pytest.mark.parametrize("seed", [0, 1000])
+@pytest.mark.parametrize("seed", pace.in_turn([0, 1000]))
 def test_whatever_is_called_in_whatever_order_the_store_holds_what_the_model_says(seed: int) -> None:
     count = Count("machine")
     machine.drive(machine.Near, machine.SHORT * 9 // 20, seed, count, None)

@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import warm
 
 import everstep
 
@@ -20,9 +21,7 @@ SECONDS = 40
 
 def run(program: str, *args: str, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own; TimeoutExpired if it hangs."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *args], capture_output=True, text=True, timeout=seconds, check=False
-    )
+    return warm.run([sys.executable, "-c", textwrap.dedent(program), *args], capture_output=True, text=True, timeout=seconds, check=False)
 
 
 COLLECTED = """

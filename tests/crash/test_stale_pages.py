@@ -1,11 +1,12 @@
 """One page of an older copy that is put back never makes a read return an older thing without an error."""
 
-import os
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
 import apsw
+import pace
 import pytest
 
 import everstep
@@ -16,8 +17,10 @@ from harness.faults.damage.trial import Bench, put
 
 
 @pytest.fixture(scope="module")
-def bench(module_folder: Path) -> Bench:
-    return Bench(ages.build(module_folder / "sample"), module_folder / "bench")
+def bench(module_folder: Path) -> Iterator[Bench]:
+    made = Bench(ages.build(module_folder / "sample"), module_folder / "bench")
+    yield made
+    made.close()
 
 
 def of_tree(bench: Bench, name: str) -> list[int]:
@@ -59,8 +62,9 @@ def test_a_run_row_of_an_older_page_is_refused_and_nothing_is_saved_behind_it(tm
         assert mended.load("a") == {"n": 10}
 
 
-def test_no_stale_page_is_read_as_the_newest(memory_folder: Path) -> None:
-    count = stale.run(memory_folder, deep=bool(os.environ.get("EVERSTEP_DEEP")), seed=2)
+def test_no_stale_page_is_read_as_the_newest(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stale, "SHORT", pace.share(stale.SHORT, 2))
+    count = stale.run(memory_folder, deep=pace.DEEP, seed=pace.rotation())
     assert count.ok, str(count)
     assert count.tried >= stale.SHORT
     assert count.detected > stale.SHORT // 2

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm
 from test_documents import ROOT, environment
 
 import everstep
@@ -23,10 +24,10 @@ FLOWS = README.split("```python\n")[1].split("```")[0]
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "flows.py").write_text(FLOWS)
     (tmp_path / "bin").mkdir()
-    for name, module in (("everstep", "-m everstep "), ("python", "")):
-        script = tmp_path / "bin" / name
-        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module}"$@"\n')
-        script.chmod(0o755)
+    warm.command(tmp_path / "bin" / "everstep")
+    script = tmp_path / "bin" / "python"
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    script.chmod(0o755)
     return tmp_path
 
 
