@@ -55,7 +55,7 @@ def main(given: list[str] | None = None) -> int:
 
 
 class Results:
-    """What is known about places, in a JSON file that is written after each."""
+    """The results for places so far, in a JSON file that is written after each."""
 
     def __init__(self, file: Path):
         self._file = file

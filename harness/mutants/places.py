@@ -11,7 +11,7 @@ A break replaces one piece of a file by another text and leaves the rest as it i
     await      an awaited call for its effect is left out
     raise      a raise is left out
     return     None is returned
-    flag       True for False, and the other way round
+    flag       True for False, and the reverse
     store      an assignment to an attribute or an item is left out
 """
 

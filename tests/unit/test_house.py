@@ -87,6 +87,7 @@ UNTOLD = re.compile(r"(^|_)([a-z]\d+|edges?|review|processes?|more|misc|audit|va
 """Words that say when or why a test was written. A number with a letter was an item of somebody's list."""
 TOLD = {
     "test_sqlite_processes": "a store among several processes",
+    "test_cli_new": "the command `everstep new`",
     "test_extra_attributes": "attributes that are not fields",
 }
 

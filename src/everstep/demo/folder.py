@@ -73,7 +73,7 @@ def _lock(handle: int, folder: Path) -> None:
 
 
 def _ignore(folder: Path) -> None:
-    """Keep the folder out of version control. Leave a file that is there already, whoever wrote it."""
+    """Keep the folder out of version control. Leave an existing file unchanged."""
     with suppress(FileExistsError), (folder / IGNORE).open("x") as file:
         file.write("*\n")
 
