@@ -16,6 +16,7 @@ import pytest
 import everstep
 from everstep.errors import InvalidArgument, NotFound
 from everstep.runtime.aio import AsyncStore
+from everstep.runtime.lines.line import Line
 
 STORED = "order-12"
 NEAR = ("order-1", "o", "order-123", "Order-12", "order-%", "order-_2", "order-1*", "order-1\uff12")  # fmt: skip
@@ -26,13 +27,14 @@ MAKES_A_RUN = ("id",)
 # What else the callables take. A new parameter belongs here only if it can't name a run.
 OTHER: dict[str, Any] = {
     "gate": "boss", "value": "yes", "step": "price", "path": ["total"], "name": "t", "retention": {"keep_last": 1}, "cron": "* * * * *",
-    "event": "after_step", "queue": "default",
+    "event": "after_step", "queue": "default", "numbers": [1],
 }  # fmt: skip
 IGNORED = frozenset((
     "self", "args", "kwargs", "filters", "options", "accept", "after", "all_checkpoints", "anyway", "at", "budget", "by", "compact", "concurrency",
     "connection", "dedupe", "delay", "depth", "dry_run", "durability", "early", "edit", "error", "follow_up", "from_step", "items", "key", "limit", "max_deaths",
     "meta", "minutes", "missed", "newest_good", "note", "observer", "orders_in", "per_key", "policy", "priority", "progress", "queues", "rate", "reason",
-    "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone",
+    "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone", "number", "prefix",
+    "first", "last", "newest_first", "shared",
 ))  # fmt: skip
 # Seams between layers: they take rows, runs and objects, never names of runs.
 NOT_FOR_CALLERS = ("commit", "first_commit", "fork_before", "saver", "follow", "at_close", "frame_with", "set_redaction", "change_policy")
@@ -110,6 +112,8 @@ def outcome(call: Callable[[], Any]) -> Any:
         if isinstance(made, everstep.Run):
             with made:
                 pass
+        if isinstance(made, Line):
+            made.checkpoint()
         return made
     except (NotFound, InvalidArgument) as error:
         return error
@@ -158,7 +162,7 @@ def test_no_call_in_code_takes_a_name_for_another_run(store: everstep.Store) -> 
 
 def test_no_awaited_call_takes_a_name_for_another_run(store: everstep.Store) -> None:
     fill(store)
-    wrapped = AsyncStore(store, store.run, store.start, store.resume, store.wait)
+    wrapped = AsyncStore(store, store.run, store.start, store.resume, store.wait, store.line)
 
     def call(name: str, args: list[Any], named: dict[str, Any]) -> Any:
         async def there() -> Any:

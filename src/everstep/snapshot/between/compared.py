@@ -17,6 +17,7 @@ from everstep.snapshot.tracked import TrackedDict, TrackedList
 
 RawOf = Callable[[Any, Any], bytes]
 """Returns the stored bytes of an item of a tracked container."""
+_FEW = 4
 _KINDS: dict[Any, Any] = {TrackedDict: dict, TrackedList: list}
 
 
@@ -44,6 +45,12 @@ def _items(old: Any, new: Any, raw: tuple[bytes, bytes], path: Path, raw_of: Raw
 def _lists(old: Any, new: list[Any], path: Path, raw_of: RawOf, ops: list[Op]) -> None:
     items = old._guard
     a, b = [raw_of(old, item) for item in items], [encode(item) for item in new]
+    if len(a) == len(b):
+        changed = [k for k, (old_raw, new_raw) in enumerate(zip(a, b, strict=True)) if old_raw != new_raw]
+        if len(changed) <= _FEW or 2 * len(changed) <= len(a):  # otherwise items have moved
+            for k in changed:
+                _items(items[k], new[k], (a[k], b[k]), (*path, k), raw_of, ops)
+            return
     shift = i = j = 0  # `shift`: how far items have moved right, relative to the old list
     for x, y in [*anchors(a, b), (len(a), len(b))]:
         if x - i == y - j:
