@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, cast
 
 from everstep.backends.contract.core import Query
 from everstep.errors import DamagedRecord, NoResult
 from everstep.fields import Shape, field
+from everstep.generics import T
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.engine.letters import request_in
 from everstep.runtime.engine.letters import verified as verified_letter
@@ -22,12 +23,12 @@ from everstep.store.refs import find_run, verified
 DIFFERS = "differs"  # the status of a validation that found differences; no run has it
 
 
-class Outcome(Shape):
-    """The outcome of executing a run: its status, its result or error, and a report of the attempt."""
+class Outcome(Shape, Generic[T]):
+    """The outcome of executing a run: its status, its result or error, and a report of the attempt. `unwrap` returns the result or raises."""
 
     run: str
     status: str
-    result: Any = None
+    result: T | None = None
     error: BaseException | None = None
     reason: str | None = None
     gates: list[Gate] = field(default_factory=list)
@@ -45,10 +46,10 @@ class Outcome(Shape):
             said += f"; retry with store.resume({self.run!r})"
         return said
 
-    def unwrap(self) -> Any:
+    def unwrap(self) -> T:
         """Return the result. Raise the error of a failed run, and NoResult for a run that has not ended or was cancelled."""
         if self.status == Status.SUCCEEDED:
-            return self.result
+            return cast(T, self.result)
         if self.status == DIFFERS:
             raise NoResult(
                 self.run, self.status, f"run {self.run!r} differs: {self.reason}", remedy="See outcome.report for the differences."
@@ -70,9 +71,9 @@ class Outcome(Shape):
         return f"{answers} Then, or when its wait is over: store.resume({self.run!r}) or store.wake().".strip()
 
 
-def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
+def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome[Any]:
     """Return the outcome of a run from its journal."""
-    outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
+    outcome: Outcome[Any] = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
     found = newest_of(store.backend, row, Kind.STATUS)
     said = content(found) if found is not None else {}
     if row.status == Status.SUCCEEDED and "result" in said:
@@ -88,7 +89,7 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     return outcome
 
 
-def outcome_of(store: Host, run_id: str) -> Outcome:
+def outcome_of(store: Host, run_id: str) -> Outcome[Any]:
     """Return the outcome of a run at this moment, with the input that it was started with."""
     row = find_run(store.backend, run_id)
     outcome = recorded(store, row)

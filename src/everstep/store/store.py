@@ -7,7 +7,7 @@ Relies on a backend for bytes and on `snapshot` for their meaning. Thread-safe. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import need, whole
@@ -114,22 +114,23 @@ class BaseStore:
         row = find_run(self.backend, run_id)
         return RunInfo.of(row, reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
 
-    def runs(self, **filters: Any) -> Page[RunInfo]:
+    def runs(self, **filters: Unpack[query.RunFilters]) -> Page[RunInfo]:
         """List runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must match), note (a part
         of it), meta (a dict of key and value), since, until (datetime or seconds), oldest_first, limit, after (the `next` of the
         previous page).
         """
         return query.list_runs(self.backend, query.make_query("runs", **filters))
 
-    def checkpoints(self, run_id: str, **filters: Any) -> Page[Checkpoint]:
+    def checkpoints(self, run_id: str, **filters: Unpack[query.CheckpointFilters]) -> Page[Checkpoint]:
         """List checkpoints of a run, newest first. Filters as for `runs` where they apply: tag, note, meta, since, until."""
         need(self.backend, Index)
         row = find_run(self.backend, run_id)
-        about_run = {name: filters.pop(name) for name in ("status", "workflow", "session", "parent") if name in filters}
+        given: dict[str, Any] = dict(filters)
+        about_run = {name: given.pop(name) for name in ("status", "workflow", "session", "parent") if name in given}
         query.make_query("runs", **about_run)  # rejects invalid values
         if any(getattr(row, name) != value for name, value in about_run.items()):
             return Page()  # these are the same for all checkpoints of a run
-        return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **filters))
+        return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **given))
 
     def checkpoint(self, ref: str) -> Checkpoint:
         """Return one checkpoint."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everstep.fields import Shape
 from everstep.views.json import Stored
@@ -76,7 +76,7 @@ def outcome(store: Store, mask: Masking, run: str) -> OutcomeView:
     return outcome_view(store.outcome(run), mask)
 
 
-def outcome_view(outcome: Outcome, mask: Masking) -> OutcomeView:
+def outcome_view(outcome: Outcome[Any], mask: Masking) -> OutcomeView:
     """Return an outcome, masked."""
     error = outcome.error
     return OutcomeView(
