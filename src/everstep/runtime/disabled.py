@@ -32,8 +32,8 @@ from everstep.store.views import Checkpoint
 def _nap(seconds: Any, until: Any) -> float:
     """Return how long to sleep; `until` is a datetime, or seconds since 1970."""
     if seconds is not None:
-        return max(0.0, to_seconds(seconds, "seconds"))
-    return max(0.0, (until if isinstance(until, (int, float)) else until.timestamp()) - time.time())
+        return float(max(0.0, to_seconds(seconds, "seconds")))
+    return float(max(0.0, (until if isinstance(until, (int, float)) else until.timestamp()) - time.time()))
 
 
 class OffStep:

@@ -16,7 +16,7 @@ from everstep.generics import S
 from everstep.runtime.engine import abandoned, finish, opening, owner
 from everstep.runtime.engine.attempt import OPEN, Attempt
 from everstep.runtime.engine.journal_writer import Durability
-from everstep.runtime.engine.options import Mode
+from everstep.runtime.engine.options import AttemptOptions
 from everstep.runtime.handle import RunHandle
 from everstep.runtime.limits import signals
 from everstep.runtime.steps.call import begin, call
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from everstep.durations import Duration
     from everstep.runtime.aio import AsyncRun
-    from everstep.runtime.engine.leases import Keeper
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine.leases import LeaseKeeper
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.step_types import CallsSteps
     from everstep.runtime.steps.open_step import OpenStep
     from everstep.runtime.steps.retry import Retry
@@ -47,7 +47,7 @@ class Run(RunHandle[S]):
     """One run, open for writing."""
 
     def __init__(
-        self, store: Host, keeper: Keeper, id: str | None, state: Any, durability: Durability, fields: dict[str, Any], mode: Mode,
+        self, store: EngineStore, keeper: LeaseKeeper, id: str | None, state: Any, durability: Durability, fields: dict[str, Any], mode: AttemptOptions,
         follows: bool = False,
     ):  # fmt: skip
         self._attempt = Attempt(store, keeper, self, (id, state, fields), durability, mode, follows)
@@ -107,7 +107,8 @@ class Run(RunHandle[S]):
             turn; `retry` (a Retry, or a number of attempts) and `timeout` (seconds, a timedelta, or "30s") apply to this call.
             """
             run = self._attempt
-            return call(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout))
+            given = {} if key is None and retry is None and timeout is None else options_of(key, retry, timeout)
+            return call(run, run.here(), name, function, args, kwargs, given)
 
         def gate(self, name, ask=None, **options):  # type: ignore[no-untyped-def]
             """Wait for a decision from outside; see `everstep.gate`."""

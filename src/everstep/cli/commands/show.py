@@ -10,7 +10,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import REF
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, duration, plural, safe, size
 from everstep.cli.draw.values import shown
@@ -73,8 +73,8 @@ def _run(app: App, found: RunDetail) -> None:
     app.out.pairs(
         [
             *_about(app, run, checkpoints),
-            ("queue", "; ".join(filter(None, (places.asked(found.task), places.status(app, found.place))))),
-            *_further(app, run, found.place is not None),
+            ("queue", "; ".join(filter(None, (queue_text.asked(found.task), queue_text.status(app, found.queue_entry))))),
+            *_further(app, run, found.queue_entry is not None),
         ]
     )
     _traceback(app, run)

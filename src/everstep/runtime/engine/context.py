@@ -4,7 +4,7 @@ A frame counts steps: those of the run itself, or those inside one step. Threads
 the program starts on its own does not, and belongs to no run unless it uses the handle.
 
 A context variable holds the frame. A generator shares that variable with its caller, so the variable alone can't tell which of two
-generators is running: `owner` knows, and `place` asks it when a run was opened inside a generator.
+generators is running: `owner` knows, and `current_frame` asks it when a run was opened inside a generator.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def current(kind: Any = None, /) -> Any:
 
     In async code this is the async handle, whose steps are awaited. Say so for a type checker: `current(everstep.AsyncRun)`.
     """
-    from everstep.runtime.engine.owner import place
+    from everstep.runtime.engine.owner import current_frame
 
-    here = place()
+    here = current_frame()
     if here is None:
         raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
     if kind is not None and here.awaits is not (kind.__name__ == "AsyncRun"):

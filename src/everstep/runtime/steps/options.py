@@ -13,7 +13,7 @@ from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, replace
 from everstep.runtime.engine.context import warn_if_stray
-from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.steps.inside import made
 from everstep.runtime.steps.retry import Retry, as_retry
 
@@ -188,7 +188,7 @@ def _as_step(function: Any, chosen: StepOptions) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        here = place()
+        here = current_frame()
         if here is None:
             warn_if_stray(function.__name__)
             return function(*args, **kwargs)
