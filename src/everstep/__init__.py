@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from everstep.async_store import AsyncStore
     from everstep.codec.kinds import Unknown, register
     from everstep.errors import EverstepError, NonDeterminism, StepFailed, Waiting
+    from everstep.redact import Redactor
     from everstep.runtime.aio import AsyncRun
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
@@ -43,6 +44,7 @@ __all__ = [
     "EverstepError",
     "NonDeterminism",
     "Outcome",
+    "Redactor",
     "Retention",
     "Retry",
     "Run",
@@ -77,6 +79,7 @@ _WHERE = {
     "EverstepError": "errors",
     "NonDeterminism": "errors",
     "Outcome": "runtime.outcome",
+    "Redactor": "redact",
     "Retention": "store.retention.retention",
     "Retry": "runtime.steps.retry",
     "Run": "runtime.run",

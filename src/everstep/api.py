@@ -22,6 +22,7 @@ from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.async_store import AsyncStore
+    from everstep.backends.contract.core import Backend
     from everstep.config.settings import Settings
     from everstep.durations import Duration
     from everstep.queues.enqueue import Enqueued, Queue
@@ -48,6 +49,9 @@ S = TypeVar("S")
 O = TypeVar("O")  # noqa: E741 - an observer
 
 
+_NO_BACKEND: Any = None  # what `Store()` by hand has
+
+
 def _transactional(given: Any) -> Any:
     from everstep.transactions.step import TransactionalStep
 
@@ -59,6 +63,18 @@ provide(_transactional)
 
 class Store(EngineStore):
     """Durable runs and their states. Created by `everstep.open`; many threads may use it."""
+
+    def __init__(self, backend: Backend = _NO_BACKEND, **options: Any):
+        if not hasattr(backend, "commit"):
+            raise InvalidArgument(
+                f"a store is opened, not created: got everstep.Store({'' if backend is None else repr(backend)[:60]})",
+                remedy=f"Call everstep.open({repr(str(backend))[:60] if isinstance(backend, (str, os.PathLike)) else ''}).",
+            )
+        super().__init__(backend, **options)
+
+    def __dir__(self) -> list[str]:
+        """List the methods: the other attributes belong to the runtime."""
+        return [name for name in super().__dir__() if name[0] == "_" or hasattr(type(self), name)]
 
     @overload
     def run(

@@ -139,24 +139,13 @@ def test_the_public_names_are_a_short_sorted_list_and_all_there() -> None:
 def test_every_public_name_has_a_heading() -> None:
     level_two = re.findall(r"^## (\w+)$", TEXTS["docs/api.md"], flags=re.MULTILINE)
     assert set(everstep.__all__) <= set(level_two)
-    assert set(level_two) <= {*everstep.__all__, "Refs", "Durations"}
+    assert set(level_two) <= {*everstep.__all__, "Refs", "Durations", "Notebooks"}
 
 
 @pytest.mark.parametrize("cls", [everstep.Store, everstep.Run])
 def test_every_method_has_a_heading_and_every_option_is_named(cls: type) -> None:
     text = TEXTS["docs/api.md"]
-    internal = {
-        "commit",
-        "fork_before",
-        "first_commit",
-        "saver",
-        "follow",
-        "change_policy",
-        "set_redaction",
-        "at_close",
-        "frame_with",
-    }  # between store and runtime
-    names = {n for n in dir(cls) if not n.startswith("_") and n not in internal}
+    names = {n for n in dir(cls) if not n.startswith("_")}
     explained = set(re.findall(rf"^### {cls.__name__}\.(\w+)$", text, flags=re.MULTILINE))
     assert explained == names
     for name in sorted(names):

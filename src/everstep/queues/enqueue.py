@@ -31,6 +31,7 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
+from everstep.store.store import first_commit
 from everstep.store.views import when
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def _microseconds(delay: Any) -> int:
 def commit_of(store: EngineStore, order: Order, id: str) -> Commit:
     """Return the commit that creates the run."""
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
-    commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
+    commit = first_commit(store, id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
     commit.messages = [Message.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task

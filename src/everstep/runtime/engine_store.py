@@ -58,25 +58,6 @@ class EngineStore(BaseStore):
         self.hook_registry = Hooks()
         self.observers = Observers()
 
-    def follow(self, run: Attempt) -> None:
-        """Have a run that chose no policy follow changes of the store's policy."""
-        with self._following:
-            self._followers.add(run)
-
-    def change_policy(self, policy: Policy) -> None:
-        """Change the default policy, also for open runs that did not choose one."""
-        with self._following:
-            self.policy = policy
-            for run in self._followers:
-                run.change_policy(policy)
-
-    def at_close(self, name: str, end: Callable[[], None]) -> None:
-        """Call a function when the store is closed, once for each name."""
-        with self._following:
-            if name not in self._named_ends:
-                self._named_ends.add(name)
-                self._ends.append(end)
-
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):
             from everstep.store.events.event import Event  # only here: most stores are opened without a hook
@@ -93,3 +74,28 @@ class EngineStore(BaseStore):
         self.keeper.close()
         self.hook_registry.close()
         super().close()
+
+
+# For the runtime and the configuration. Functions, because a user of a store does not need them.
+
+
+def follow(store: EngineStore, run: Attempt) -> None:
+    """Have a run that chose no policy follow changes of the store's policy."""
+    with store._following:
+        store._followers.add(run)
+
+
+def change_policy(store: EngineStore, policy: Policy) -> None:
+    """Change the default policy, also for open runs that did not choose one."""
+    with store._following:
+        store.policy = policy
+        for run in store._followers:
+            run.change_policy(policy)
+
+
+def at_close(store: EngineStore, name: str, end: Callable[[], None]) -> None:
+    """Call a function when the store is closed, once for each name."""
+    with store._following:
+        if name not in store._named_ends:
+            store._named_ends.add(name)
+            store._ends.append(end)

@@ -33,6 +33,17 @@ class RunHandle(Generic[S]):
 
     _attempt: Attempt
 
+    def _repr_html_(self) -> str:
+        from everstep.notebook import pairs
+
+        run = self._attempt
+        row, saver = run.row, run.saver or run.left
+        if row is None or saver is None:
+            return pairs("a run that is not open", [("id", run.given[0])])
+        status = row.status if run.saver is None else "open"
+        about = [("status", status), ("workflow", row.workflow), ("checkpoints", row.checkpoints), ("state", saver.state)]
+        return pairs(f"run {row.id}", about)
+
     @property
     def id(self) -> str:
         """The id of the run, which never changes."""

@@ -46,6 +46,18 @@ class Outcome(Shape, Generic[T]):
             said += f"; retry with store.resume({self.run!r})"
         return said
 
+    def __repr__(self) -> str:
+        said = "" if self.result is None else f": {self.result!r:.100}"
+        said = f": {type(self.error).__qualname__}: {(str(self.error).splitlines() or [''])[0][:100]}" if self.error is not None else said
+        return f"<everstep.Outcome {self.run!r} {self.status}{said}>"
+
+    def _repr_html_(self) -> str:
+        from everstep.notebook import pairs
+
+        about = [("status", self.status), ("input", None if self.input is None else str(self.input)), ("result", self.result)]
+        about += [("error", None if self.error is None else f"{type(self.error).__qualname__}: {self.error}"), ("reason", self.reason)]
+        return pairs(f"run {self.run}", about)
+
     def unwrap(self) -> T:
         """Return the result. Raise the error of a failed run, and NoResult for a run that has not ended or was cancelled."""
         if self.status == Status.SUCCEEDED:

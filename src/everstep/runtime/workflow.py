@@ -59,6 +59,7 @@ from everstep.store.journal.results import Arguments, result_body
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked, checked_from
 from everstep.store.refs import find_run
+from everstep.store.store import fork_before
 
 if TYPE_CHECKING:
     from everstep.durations import Duration
@@ -386,7 +387,7 @@ def resumed(
     if from_step is not None:
         if replay != "normal":
             raise InvalidArgument("from_step needs replay='normal'")
-        row = store.fork_before(row, from_step)
+        row = fork_before(store, row, from_step)
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
             republish(store.hook_registry, checked_from(store.backend, row, 1))

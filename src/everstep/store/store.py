@@ -27,7 +27,7 @@ from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.refs import find_run, resolve
-from everstep.store.views import Checkpoint, Page, RunInfo
+from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
     from everstep.redact import Redactor
@@ -52,6 +52,8 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
 class BaseStore:
     """Runs, checkpoints and states in one backend."""
 
+    framer: Framer
+
     def __init__(
         self,
         backend: Backend,
@@ -65,10 +67,11 @@ class BaseStore:
         redaction: Redactor | None = None,
     ):
         self.backend = whole(backend)
-        self.frame_with(Framer(compression, level, threshold))
+        frame_with(self, Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
-        self.set_redaction(redaction)
+        self.mask: Mask | None = None
+        set_redaction(self, redaction)
 
     @property
     def url(self) -> str:
@@ -105,10 +108,6 @@ class BaseStore:
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
-    def frame_with(self, framer: Framer) -> None:
-        """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
-        self.framer = self.backend.framer = framer
-
     def get(self, run_id: str) -> RunInfo:
         """Return information about a run; of a failed one also its error."""
         row = find_run(self.backend, run_id)
@@ -143,7 +142,7 @@ class BaseStore:
         from everstep.store.travel import history
 
         first = resolve(self.backend, a)
-        return history.diff(self.backend, first, resolve(self.backend, b, first[0]))
+        return Listed(history.diff(self.backend, first, resolve(self.backend, b, first[0])))
 
     def blame(self, ref: str, path: Sequence[Any]) -> Blame:
         """Return the checkpoint, up to the one that the ref names, that last changed the value at a path: `store.blame("r", ["plan",
@@ -180,15 +179,6 @@ class BaseStore:
         made = forks.fork(self.backend, self.framer, row, number, id, edit, self.mask)
         self._tell("after_fork", row.id, number=number, fork=made.id)
         return RunInfo.of(made)
-
-    def fork_before(self, row: RunRow, address: str, id: str | None = None) -> RunRow:
-        """Fork a workflow's run just before one of its steps."""
-        self._tell("before_fork", row.id, step=address)
-        from everstep.store.travel import forks
-
-        made = forks.fork_before(self.backend, self.framer, row, address, id)
-        self._tell("after_fork", row.id, step=address, fork=made.id)
-        return made
 
     def delete(self, run_id: str) -> None:
         """Delete a run and everything that belongs only to it. Its forks stay intact."""
@@ -288,7 +278,7 @@ class BaseStore:
         """Return the recorded steps of a run, failed attempts too, in the order in which they ended."""
         from everstep.store.journal.steps import list_steps
 
-        return list_steps(self.backend, find_run(self.backend, run_id))
+        return Listed(list_steps(self.backend, find_run(self.backend, run_id)))
 
     def step(self, run_id: str, address: str) -> StepDetail:
         """Return one recorded step of a run, with its input, its output, its error and all its attempts.
@@ -323,55 +313,79 @@ class BaseStore:
         need(self.backend, Audit)
         return self.backend.stats()
 
-    def first_commit(
-        self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **changes: Any
-    ) -> Commit:
-        """Return the commit that creates a run; `changes` override fields of its row."""
-        row = new_row(id or new_id(), **fields)
-        for name, value in changes.items():
-            setattr(row, name, value)
-        chain = Chain(self.framer, row, None, self.backend.seal)
-        chain.start(**about)
-        chain.chunks(chunks)
-        return chain.commit()
-
-    def commit(
-        self,
-        row: RunRow,
-        saver: Saver,
-        note: str | None,
-        tags: tuple[str, ...],
-        meta: str | None,
-        own: str | None = None,
-        entries: Sequence[Entry] = (),
-    ) -> Commit:
-        """Return the commit of one checkpoint of a run, together with the journal entries before it."""
-        saved = saver.build()
-        try:
-            chain = Chain(self.framer, row, row, self.backend.seal)
-            if entries:
-                chain.entries(entries)
-            chain.checkpoint(saved, note, tags, meta, own)
-            return chain.commit()
-        except BaseException:
-            saver.lost()
-            raise
-
-    def saver(self) -> Saver:
-        saver = Saver(self.framer.wrap, self._checking)
-        if self.mask is None:
-            return saver
-        from everstep.store.masking import MaskingSaver
-
-        return MaskingSaver(saver, self.mask)
-
-    def set_redaction(self, redaction: Redactor | None) -> None:
-        """Mask values before they are stored; None stops this."""
-        self.mask: Mask | None = None
-        if redaction is not None:
-            from everstep.store.masking import Mask
-
-            self.mask = Mask(redaction)
-
     def close(self) -> None:
         self.backend.close()
+
+
+# For code that writes runs. Functions, because a user of a store does not need them.
+
+
+def frame_with(store: BaseStore, framer: Framer) -> None:
+    """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
+    store.framer = store.backend.framer = framer
+
+
+def fork_before(store: BaseStore, row: RunRow, address: str, id: str | None = None) -> RunRow:
+    """Fork a workflow's run just before one of its steps."""
+    store._tell("before_fork", row.id, step=address)
+    from everstep.store.travel import forks
+
+    made = forks.fork_before(store.backend, store.framer, row, address, id)
+    store._tell("after_fork", row.id, step=address, fork=made.id)
+    return made
+
+
+def first_commit(
+    store: BaseStore, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **changes: Any
+) -> Commit:
+    """Return the commit that creates a run; `changes` override fields of its row."""
+    row = new_row(id or new_id(), **fields)
+    for name, value in changes.items():
+        setattr(row, name, value)
+    chain = Chain(store.framer, row, None, store.backend.seal)
+    chain.start(**about)
+    chain.chunks(chunks)
+    return chain.commit()
+
+
+def checkpoint_commit(
+    store: BaseStore,
+    row: RunRow,
+    saver: Saver,
+    note: str | None,
+    tags: tuple[str, ...],
+    meta: str | None,
+    own: str | None = None,
+    entries: Sequence[Entry] = (),
+) -> Commit:
+    """Return the commit of one checkpoint of a run, together with the journal entries before it."""
+    saved = saver.build()
+    try:
+        chain = Chain(store.framer, row, row, store.backend.seal)
+        if entries:
+            chain.entries(entries)
+        chain.checkpoint(saved, note, tags, meta, own)
+        return chain.commit()
+    except BaseException:
+        saver.lost()
+        raise
+
+
+def new_saver(store: BaseStore) -> Saver:
+    """Return a saver for the state of a run; it masks values if the store does."""
+    saver = Saver(store.framer.wrap, store._checking)
+    if store.mask is None:
+        return saver
+    from everstep.store.masking import MaskingSaver
+
+    return MaskingSaver(saver, store.mask)
+
+
+def set_redaction(store: BaseStore, redaction: Redactor | None) -> None:
+    """Mask values before they are stored; None stops this."""
+    if redaction is None:
+        store.mask = None
+        return
+    from everstep.store.masking import Mask
+
+    store.mask = Mask(redaction)

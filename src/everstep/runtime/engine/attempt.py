@@ -100,7 +100,9 @@ class Attempt:
         self._start_empty()
         self._follows = follows  # whether changes of the store's policy apply to it
         if follows:
-            store.follow(self)
+            from everstep.runtime.engine_store import follow  # that module imports this one
+
+            follow(store, self)
 
     def _start_empty(self) -> None:
         self.phase = NEW
