@@ -254,7 +254,7 @@ class Store(EngineStore):
         return enqueue_many(self, items, workflow, queue, priority, delay)
 
     def limit(
-        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
+        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, Duration] | None = None
     ) -> None:
         """Limit how many runs of a queue, and of one key in it, may run at once; `rate=(100, 60)`: how many may be taken in how many seconds.
 

@@ -46,3 +46,9 @@ def test_a_duration_is_taken_wherever_one_is_given(short: Any) -> None:
         store.resume("r", timeout=timedelta(minutes=1))
     assert everstep.Retry(3, delay=short, max_delay="1min").max_delay == 60
     assert everstep.Retry(3, delay=short).delay == 0.001
+    assert everstep.Budget(seconds=short).seconds == everstep.every(seconds=short).seconds == 0.001
+    assert everstep.Retention(keep_within=short) == everstep.Retention(keep_within=timedelta(milliseconds=1))
+    with everstep.open("memory://") as store:
+        store.limit("q", rate=(5, "1min"))
+        assert store.verify("quick", seconds="1h").complete
+        store.cleanup(seconds=timedelta(hours=1))

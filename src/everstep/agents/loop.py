@@ -23,6 +23,7 @@ from everstep.runtime.steps.retry import Retry
 from everstep.store.refs import verified
 
 if TYPE_CHECKING:
+    from everstep.durations import Duration
     from everstep.records import RunRow
     from everstep.runtime.outcome import Outcome
 
@@ -54,8 +55,8 @@ class AgentLoop:
         approve: Callable[[Action], Any] | None = None,
         max_turns: int = 50,
         budget: Budget | Mapping[str, Any] | None = None,
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
         parallel: bool = False,
         cache: Iterable[str] = (),
         errors: Literal["tell", "raise"] = "tell",

@@ -261,7 +261,7 @@ def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
         raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")
 
 
-def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
+def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: Any) -> None:
     check_queue(queue)
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
         if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
@@ -274,6 +274,8 @@ def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key:
 def _rate(rate: Any) -> tuple[int | None, float]:
     if rate is None:
         return None, 0.0
+    if isinstance(rate, tuple) and len(rate) == 2:
+        rate = (rate[0], to_seconds(rate[1], "rate"))
     match rate:
         case (int() as count, int() | float() as seconds) if type(count) is int and 1 <= count <= _MOST and 0 < seconds <= 366 * 86_400:
             return count, float(seconds)

@@ -30,6 +30,7 @@ from everstep.store.refs import find_run, resolve
 from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
+    from everstep.durations import Duration
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
     from everstep.store.events.event import Event
@@ -202,7 +203,7 @@ class BaseStore:
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Report an event; a store with a runtime has hooks for it."""
 
-    def verify(self, depth: Depth = "quick", *, progress: Progress | None = None, seconds: float | None = None) -> Report:
+    def verify(self, depth: Depth = "quick", *, progress: Progress | None = None, seconds: Duration | None = None) -> Report:
         """Verify the store: quick, records or full. Others may write meanwhile.
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
@@ -240,7 +241,7 @@ class BaseStore:
         """
         return self._cleaner().gc(dry_run, compact, progress)
 
-    def cleanup(self, retention: Given = None, *, dry_run: bool = False, seconds: float | None = None) -> Cleaned:
+    def cleanup(self, retention: Given = None, *, dry_run: bool = False, seconds: Duration | None = None) -> Cleaned:
         """Delete ended runs as their retention says; prune, gc, and return the space. The store records when this was done.
 
         After `seconds` it stops, and the next clean-up continues.
