@@ -25,7 +25,7 @@ MAKES_A_RUN = ("id",)
 # What else the callables take. A new parameter belongs here only if it can't name a run.
 OTHER: dict[str, Any] = {
     "gate": "boss", "value": "yes", "step": "price", "path": ["total"], "name": "t", "retention": {"keep_last": 1}, "cron": "* * * * *",
-    "event": "after_step", "queue": "default",
+    "event": "after_step", "queue": "default", "address": "price#0",
 }  # fmt: skip
 IGNORED = frozenset((
     "self", "args", "kwargs", "filters", "options", "accept", "after", "all_checkpoints", "anyway", "at", "budget", "by", "compact", "concurrency",
