@@ -62,7 +62,7 @@ provide(_transactional)
 
 
 class Store(EngineStore):
-    """Durable runs and their states. Created by `everstep.open`; many threads may use it."""
+    """A store of durable runs and their states. Created by `everstep.open`; many threads may use it."""
 
     def __init__(self, backend: Backend = _NO_BACKEND, **options: Any):
         if not hasattr(backend, "commit"):

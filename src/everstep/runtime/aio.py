@@ -141,7 +141,7 @@ class AsyncRun(RunHandle[S]):
 
         @property
         def step(self) -> AsyncCallsSteps:
-            """Like `Run.step`, to be awaited. The step gets its number in this call, so that many can be gathered."""
+            """Call a function as a step; see `Run.step`. The step gets its number in this call, so that many can be gathered."""
 
         @property
         def gate(self) -> AsyncAsks:
@@ -150,7 +150,7 @@ class AsyncRun(RunHandle[S]):
     else:
 
         def step(self, name=ABSENT, function=ABSENT, /, *args, key=None, retry=None, timeout=None, **kwargs):  # type: ignore[no-untyped-def]
-            """Like `Run.step`, to be awaited. The step gets its number in this call, so that many can be gathered."""
+            """Call a function as a step; see `Run.step`. The step gets its number in this call, so that many can be gathered."""
             run = self._attempt
             return self._tasks.drive(begin(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout)))
 
@@ -168,7 +168,7 @@ class AsyncRun(RunHandle[S]):
         kind: str | None = None,
         **kwargs: Any,
     ) -> Coroutine[Any, Any, AsyncOpenStep]:
-        """Like `Run.begin`, to be awaited, as are `complete` and `fail`. The step gets its number in this call."""
+        """Begin a step that the caller runs; see `Run.begin`. Await `complete` and `fail`, too. The step gets its number in this call."""
         from everstep.runtime.steps import open_step
 
         return self._tasks.open_step(open_step.number(self._attempt, name, args, kwargs, key, retry, kind))

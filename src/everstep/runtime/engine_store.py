@@ -80,7 +80,7 @@ class EngineStore(BaseStore):
 
 
 def follow(store: EngineStore, run: Attempt) -> None:
-    """Have a run that chose no policy follow changes of the store's policy."""
+    """Apply later changes of the store's policy to a run that chose none."""
     with store._following:
         store._followers.add(run)
 

@@ -76,6 +76,7 @@ class BaseStore:
 
     @property
     def url(self) -> str:
+        """The address of the store."""
         return self.backend.url
 
     @overload
@@ -315,6 +316,7 @@ class BaseStore:
         return self.backend.stats()
 
     def close(self) -> None:
+        """Close the store."""
         self.backend.close()
 
 

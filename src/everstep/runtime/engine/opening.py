@@ -200,7 +200,7 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
         return saver
     loaded = load(run.store.backend, row, number, read)
     if number == row.checkpoints:
-        _go_on(saver, loaded, row.id, state if typed else None)
+        _continue_from(saver, loaded, row.id, state if typed else None)
     else:
         saver.begin(_restored(loaded, row.id, state) if typed else loaded.revived())
     return saver
@@ -219,13 +219,13 @@ def _restored(loaded: Loaded, run: str, given: Any) -> Any:
     return restored(loaded.value, given, run)
 
 
-def _go_on(saver: Saver, loaded: Loaded, run: str, given: Any) -> None:
+def _continue_from(saver: Saver, loaded: Loaded, run: str, given: Any) -> None:
     """Take the loaded state; with `given`, as an instance of its class. If an upgrade changed it, it differs from the stored one, so no
     delta can build on it.
     """
     stored = encode(loaded.value) if loaded.objects or given is not None else b""
     state = loaded.revived() if given is None else _restored(loaded, run, given)
-    saver.go_on(state, loaded.deltas, loaded.delta_bytes)
+    saver.continue_from(state, loaded.deltas, loaded.delta_bytes)
     if stored and encode(state) != stored:
         saver.lost()
 
