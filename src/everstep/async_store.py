@@ -73,7 +73,7 @@ class AsyncStore(StoreBehind):
     else:
 
         async def start(self, workflow, /, *args, **kwargs):  # type: ignore[no-untyped-def]
-            """Like `Store.start`; an async workflow runs in this loop, any other in a thread."""
+            """Run a workflow; see `Store.start`. An async workflow runs in this loop, any other in a thread."""
             return await self._drive(as_workflow(workflow).is_async, self._store.start, workflow, *args, **kwargs)
 
         enqueue = _awaited(Store.enqueue)
@@ -89,13 +89,13 @@ class AsyncStore(StoreBehind):
         timeout: Duration | None = None,
         anyway: bool = False,
     ) -> Outcome[Any]:
-        """Like `Store.resume`; an async workflow runs in this loop, any other in a thread."""
+        """Continue a run; see `Store.resume`. An async workflow runs in this loop, any other in a thread."""
         flow = await asyncio.to_thread(workflow_of, self._store, run_id)
         options = {"from_step": from_step, "replay": replay, "accept": accept, "budget": budget, "timeout": timeout, "anyway": anyway}
         return cast("Outcome[Any]", await self._drive(flow.is_async, self._store.resume, run_id, **options))
 
     async def wait(self, run_id: str, timeout: Duration | None = None) -> Outcome[Any]:
-        """Like `Store.wait`. Uses no thread while it waits, so any number of tasks may wait."""
+        """Wait until a run has ended; see `Store.wait`. Uses no thread while it waits, so any number of tasks may wait."""
         seconds = check_timeout(timeout)
         until, nap = None if seconds is None else time.monotonic() + seconds, 0.005
         while True:
@@ -116,7 +116,7 @@ class AsyncStore(StoreBehind):
     async def load(self, ref: str, *, at: int | str | None = None, newest_good: Literal[True]) -> Salvaged: ...
 
     async def load(self, ref: str, *, at: int | str | None = None, newest_good: bool = False) -> Any:
-        """Like `Store.load`."""
+        """Return the state that a ref names; see `Store.load`."""
         return await asyncio.to_thread(self._store.load, ref, at=at, newest_good=cast("Literal[False]", newest_good))
 
     answer = _awaited(Store.answer)

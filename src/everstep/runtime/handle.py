@@ -1,4 +1,4 @@
-"""What the handles of a run have in common, sync or async: the live state, facts about the run and the step, drawn values, events.
+"""The common part of a run's handles, sync and async: the live state, facts about the run and the step, drawn values, events.
 
 Nothing here is awaited: `run.Run` and `aio.AsyncRun` add steps, checkpoints and waits, which are.
 """

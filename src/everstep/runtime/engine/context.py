@@ -117,7 +117,7 @@ def current(kind: Any = None, /) -> Any:
         raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
     if kind is not None and here.awaits is not (kind.__name__ == "AsyncRun"):
         raise InvalidArgument(
-            f"the run here is {'async' if here.awaits else 'not async'}, so it is no {kind.__name__}",
+            f"the run here is {'async' if here.awaits else 'not async'}, so everstep.current({kind.__name__}) does not fit",
             remedy=f"Use everstep.current({'everstep.AsyncRun' if here.awaits else ''}).",
         )
     return here.handle
