@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from everstep.cli.common import NAMES, common, with_common
 from everstep.cli.draw.output import Output, unheard
 from everstep.cli.draw.text import safe
+from everstep.cli.helping import HelpfulCommand
+from everstep.errors import EverstepError
 from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
@@ -27,11 +30,27 @@ if TYPE_CHECKING:
 class App:
     """One invocation of the command line."""
 
-    def __init__(self, store: str | None, as_json: bool, colour: str, quiet: bool, debug: bool, config: str | None):
+    def __init__(
+        self,
+        store: str | None = None,
+        as_json: bool = False,
+        colour: str = "auto",
+        quiet: bool = False,
+        debug: bool = False,
+        config: str | None = None,
+        exact_times: bool = False,
+    ):
         self.url = store
-        self.out = Output(as_json, colour, quiet)
+        self.out = Output(as_json, colour, quiet, exact_times)
         self.debug = debug
         self.config = config
+        self.colour = colour
+        self.opened: str | None = None
+
+    @classmethod
+    def of(cls, ctx: click.Context) -> App:
+        """Return the app of the common options, wherever on the command line they stand."""
+        return cls(**{name: common(ctx, name) for name in NAMES})
 
     @functools.cached_property
     def configured(self) -> Settings | None:
@@ -89,6 +108,7 @@ class App:
             elif not create and error.remedy == NotAStore.remedy:
                 error.remedy = "Name another store with --store, or create one with `everstep init`."
             raise
+        self.opened = store.url
         if self.debug:
             from everstep.store.trace import trace
 
@@ -112,6 +132,36 @@ class App:
         """Return the modules that the configuration names."""
         return () if self.configured is None else tuple(self.configured["imports"])
 
+    def workflow_files(self) -> list[str]:
+        """Return the files with workflows that the configuration names."""
+        if self.configured is None or not self.configured["workflows"]:
+            return []
+        from everstep.config.workflow_files import expanded
+
+        return expanded(self.configured["workflows"])
+
+    def names_code(self) -> bool:
+        """Return whether the configuration names modules or files that define workflows."""
+        return self.configured is not None and bool(self.configured["imports"] or self.configured["workflows"])
+
+    def worked_last_time(self, workflow: str | None) -> list[str]:
+        """Return the modules that defined a workflow when this user last ran it. Only to be printed."""
+        from everstep.cli.args.remembered import last
+
+        return last(self.opened or "", workflow)
+
+    def import_all(self, modules: tuple[str, ...] = ()) -> None:
+        """Import everything that may define workflows: what the configuration names, and what the person gave.
+
+        A file of `workflows` that cannot be loaded is reported and left out: it may be a draft that this command does not need.
+        """
+        self.import_modules((*self.imports(), *modules))
+        for file in self.workflow_files():
+            try:
+                self.import_modules((file,))
+            except EverstepError as error:
+                self.out.say(f"{safe(file)} was not loaded: {safe(error.message, lines=True)} [{error.code}]", "yellow")
+
     def import_modules(self, names: tuple[str, ...]) -> None:
         """Import the modules that define the workflows of this command: only names that the person gave, never one from a store."""
         from everstep.cli.args.workflow_target import import_module
@@ -121,35 +171,25 @@ class App:
                 import_module(name)
 
 
-_COMMON: tuple[Callable[[Any], Any], ...] = (
-    click.option("--store", "-s", metavar="URL", help="Path or URL of the store (default: .everstep/store.db in this folder or above)"),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON"),
-    click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Use colour (NO_COLOR is honoured)"),
-    click.option("--quiet", "-q", is_flag=True, help="Print only the result, no messages"),
-    click.option("--config", metavar="FILE", help="Configuration file (default: everstep.toml or pyproject.toml in this folder or above)"),
-    click.option("--debug", is_flag=True, help="Print every call to the store with its duration, and tracebacks of errors"),
-)  # fmt: skip
-
-
-def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Turn a function of an `App` into a command."""
+def command(
+    name: str, groups: Mapping[str, Sequence[str]] | None = None, **settings: Any
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Turn a function of an `App` into a command. `groups` are the headings of its options: names of parameters by heading."""
 
     def wrap(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
-        def call(store: str | None, as_json: bool, colour: str, quiet: bool, config: str | None, debug: bool, **given: Any) -> int:
-            _check_text((store, config, *given.values()))
-            app = App(store, as_json, colour, quiet, debug, config)
-            click.get_current_context().obj = app
+        def call(**given: Any) -> int:
+            ctx = click.get_current_context()
+            own = {name: value for name, value in given.items() if name not in NAMES}
+            app = ctx.obj = App.of(ctx)
+            _check_text((app.url, app.config, *own.values()))
             try:
-                return function(app, **given) or 0
+                return function(app, **own) or 0
             except BrokenPipeError:  # click would report a failure
                 return unheard()
 
-        decorated: Callable[..., int] = call
-        for option in reversed(_COMMON):
-            decorated = option(decorated)
-        made: Any = click.command(name, **settings)
-        return cast(click.Command, made(decorated))
+        made: Any = click.command(name, cls=HelpfulCommand, groups=groups, **settings)
+        return cast(click.Command, made(with_common(call)))
 
     return wrap
 

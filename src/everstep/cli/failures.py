@@ -118,7 +118,7 @@ def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]
 
 
 def _moved(error: click.ClickException, arguments: list[str]) -> str:
-    """Return the corrected command line if an option was typed before the command instead of after it."""
+    """Return the corrected command line if an option of a command was typed before its name."""
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.NoSuchOption) or context is None or not isinstance(context.command, click.Group):
         return ""
@@ -127,11 +127,11 @@ def _moved(error: click.ClickException, arguments: list[str]) -> str:
     if at is None or command is None:
         return ""
     before, after = arguments[:at], arguments[at + 1 :]
-    if not any(before[0].partition("=")[0] in option.opts for option in command.params):
+    if not any(error.option_name in option.opts for option in command.params):
         return ""
     needed = [] if after else [str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument) and one.required]
     typed = " ".join([*map(quote, [arguments[at], *before, *after]), *needed])
-    return f"Options come after the command: `everstep {Redactor.default().text(typed)}`."  # a URL may contain a password
+    return f"Options of a command come after its name: `everstep {Redactor.default().text(typed)}`."  # a URL may contain a password
 
 
 def _usage(context: click.Context | None) -> str:

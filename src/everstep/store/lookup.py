@@ -5,7 +5,7 @@ These are functions over a store, so that the layers above do not need its backe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
@@ -15,6 +15,7 @@ from everstep.store.refs import find_run
 from everstep.store.views import RunInfo
 
 if TYPE_CHECKING:
+    from everstep.store.gates import Gate
     from everstep.store.store import BaseStore
 
 _ATTEMPTED = tuple(kind.value for kind in (Kind.START, Kind.STATUS, Kind.GATE, Kind.ANSWER, Kind.TIMER))
@@ -73,3 +74,24 @@ def full_copies(store: BaseStore, runs: list[str], stored: int) -> int | None:
     rows = [row for row in map(store.backend.run, runs) if row is not None]
     found = naive_size(store.backend, store.framer, rows, stored)
     return None if found is None else found.bytes
+
+
+def driver(store: BaseStore, run: RunInfo) -> Literal["alive", "dead", "none"]:
+    """Return whether the process that has a run open is alive; "none" if no process has it open."""
+    if not run.open:
+        return "none"
+    row = store.backend.run(run.id)
+    if row is None or row.worker is None:
+        return "none"
+    return "dead" if store.backend.holder(row) is None else "alive"
+
+
+def unanswered(store: BaseStore, run: str) -> list[Gate]:
+    """Return the gates that a run waits at, without those whose answer is recorded and only waits for the run to be resumed."""
+    answered = {letter.name for letter in store.backend.letters(run)}
+    return [gate for gate in store.gates(run) if gate.open and f"answer:{gate.address}" not in answered]
+
+
+def feed_before(store: BaseStore, count: int) -> int:
+    """Return a position in the feed of all runs with at most `count` events after it."""
+    return max(0, int(store.backend.feed_end()) - count)

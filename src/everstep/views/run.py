@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everstep.fields import Shape
+from everstep.records import Status
 from everstep.store.gates import Gate
+from everstep.store.lookup import unanswered
 from everstep.store.views import Checkpoint
 from everstep.views.json import Beside, Stored
 from everstep.views.masking import Masking
@@ -15,6 +18,8 @@ from everstep.views.runs import RunView, list_runs, run_view
 
 if TYPE_CHECKING:
     from everstep.api import Store
+
+_PAGE = 500
 
 
 class CheckpointView(Shape, frozen=True):
@@ -101,6 +106,23 @@ def open_gates(store: Store, mask: Masking, run: str) -> list[GateView]:
     return [gate_view(gate, mask) for gate in store.gates(run) if gate.open]
 
 
+def inbox(store: Store, mask: Masking, limit: int, progress: Callable[[int, int], object], **filters: Any) -> tuple[list[GateView], bool]:
+    """Return the gates of all runs that need an answer, those of the oldest runs first, and whether there are more than `limit`."""
+    found: list[GateView] = []
+    after, done = None, 0
+    while True:
+        page = store.runs(status=Status.WAITING, oldest_first=True, limit=_PAGE, after=after, **filters)
+        for run in page:
+            done += 1
+            found += [gate_view(gate, mask) for gate in unanswered(store, run.id)]
+            progress(done, done if page.next is None else done + _PAGE)
+            if len(found) > limit:
+                return found[:limit], True
+        after = page.next
+        if after is None:
+            return found, False
+
+
 def detail(store: Store, mask: Masking, run: str, checkpoints: int = 10, forks: int = 10) -> RunDetail:
     """Return a run with its newest `checkpoints` and its newest `forks`."""
     from everstep.queues.places import task_and_place
@@ -111,6 +133,6 @@ def detail(store: Store, mask: Masking, run: str, checkpoints: int = 10, forks: 
     below = list_runs(store, mask, parent=info.id, limit=forks).runs
     task, place = task_and_place(store, info)
     return RunDetail(
-        run_view(info, mask), tuple(checkpoint_view(one, mask) for one in page), tuple(gates), below,
+        run_view(store, info, mask), tuple(checkpoint_view(one, mask) for one in page), tuple(gates), below,
         None if place is None else place_view(place, mask), None if task is None else task_view(task, mask),
     )  # fmt: skip

@@ -12,6 +12,7 @@ from everstep.fields import Shape, field
 from everstep.store.lookup import attempts, full_copies
 from everstep.store.views import RunInfo
 from everstep.views.queues import QueueView, queues
+from everstep.views.runs import seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -97,7 +98,7 @@ def count(store: Store, since: datetime | float | None, most: int, progress: Cal
     while True:
         page = store.runs(limit=_PAGE, after=after, **({} if since is None else {"since": since}))
         for run in page:
-            out.statuses[run.status] += 1
+            out.statuses[seen_status(store, run)[0]] += 1
             out.checkpoints += run.checkpoints
             out.stored += run.stored_bytes
             if out.runs < most:

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from everstep.cli.app import App
+from everstep.cli.common import common
 from everstep.cli.draw.text import cell
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ class GateArgument(click.ParamType[str]):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(gate.name, help=cell(gate.ask or "", 60)) for gate in gates(ctx) if gate.name.startswith(incomplete)]
+
+
+class StepArgument(click.ParamType[str]):
+    """The name or address of a step of the run in the argument before."""
+
+    name = "step"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(address, help=status) for address, status in steps(ctx).items() if address.startswith(incomplete)]
 
 
 class QueueArgument(click.ParamType[str]):
@@ -95,6 +105,15 @@ def gates(ctx: click.Context) -> list[Gate]:
         return []
 
 
+def steps(ctx: click.Context) -> dict[str, str]:
+    """Return the recorded steps of the named run, with their statuses."""
+    try:
+        with _opened(ctx) as store:
+            return {step.address: step.status for step in store.steps(ctx.params.get("run") or ctx.params["ref"])}
+    except Exception:  # noqa: BLE001 - as above
+        return {}
+
+
 def queues(ctx: click.Context) -> list[str]:
     try:
         with _opened(ctx) as store:
@@ -112,7 +131,8 @@ def schedules(ctx: click.Context) -> list[Schedule]:
 
 
 def _opened(ctx: click.Context) -> Store:
-    return App(ctx.params.get("store"), False, "never", True, False, ctx.params.get("config")).open()
+    return App(common(ctx, "store"), quiet=True, config=common(ctx, "config")).open()
 
 
 RUN, REF, GATE, QUEUE, SCHEDULE = RunArgument(), RefArgument(), GateArgument(), QueueArgument(), ScheduleArgument()
+STEP = StepArgument()

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.common import with_common
 from everstep.cli.draw.text import plural, safe
 from everstep.cli.draw.values import shown
 from everstep.cli.files import replace
+from everstep.cli.helping import HelpfulGroup
 from everstep.errors import NotFound
 from everstep.views.stored.values import as_json
 
 
-@click.group("config")
-def command() -> None:
+@click.group("config", cls=HelpfulGroup)
+@with_common
+def command(**_: Any) -> None:
     """Show, check or rewrite the configuration"""
 
 
