@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.runtime.engine.journal_writer import Durability
     from everstep.runtime.engine.options import Replay
     from everstep.runtime.limits.budget import Budget
+    from everstep.runtime.outcome import Outcome
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
     from everstep.store.retention.cleanup import Schedule
@@ -128,6 +129,15 @@ class Store(Host):
         from everstep.queues.enqueue import wait
 
         return wait(self, run_id, timeout)
+
+    def outcome(self, run_id: str) -> Outcome:
+        """Return the outcome of a run now, whether it has ended or not and whichever process runs it: status, result, error and input.
+
+        Reads only: it waits for nothing and executes nothing.
+        """
+        from everstep.runtime.outcome import outcome_of
+
+        return outcome_of(self, run_id)
 
     def enqueue(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from everstep.backends.contract.core import Query
-from everstep.errors import NoResult
+from everstep.errors import DamagedRecord, NoResult
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.engine.letters import request_in
@@ -15,9 +15,9 @@ from everstep.runtime.engine_store import Host
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING
-from everstep.store.journal.results import load_result
-from everstep.store.load import newest_of
-from everstep.store.refs import verified
+from everstep.store.journal.results import Arguments, load_result
+from everstep.store.load import checked, newest_of
+from everstep.store.refs import find_run, verified
 
 DIFFERS = "differs"  # the status of a validation that found differences; no run has it
 
@@ -32,6 +32,8 @@ class Outcome(Shape):
     reason: str | None = None
     gates: list[Gate] = field(default_factory=list)
     report: Report = field(default_factory=Report)
+    input: Arguments | None = None
+    """The arguments that the workflow was started with; None for a run that was opened with `store.run`, and where they were not read."""
 
     def __str__(self) -> str:
         said = f"{self.run}: {self.status}"
@@ -84,6 +86,24 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
         outcome.gates = waited_for(store, row)
         outcome.reason = _changed_since(store, row) or outcome.reason
     return outcome
+
+
+def outcome_of(store: Host, run_id: str) -> Outcome:
+    """Return the outcome of a run at this moment, with the input that it was started with."""
+    row = find_run(store.backend, run_id)
+    outcome = recorded(store, row)
+    outcome.input = input_of(store, row, content(checked(store.backend, row, 1, 1)[0]))
+    return outcome
+
+
+def input_of(store: Host, row: RunRow, said: dict[str, Any]) -> Arguments | None:
+    """Return the input that a workflow was started with, from its first record; None for a run that was opened with `store.run`."""
+    if "input" not in said:
+        return None
+    match load_result(store.backend, row.family, *said["input"]):
+        case [list() as args, dict() as kwargs]:
+            return Arguments(tuple(args), kwargs)
+    raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
 
 
 def _changed_since(store: Host, row: RunRow) -> str | None:

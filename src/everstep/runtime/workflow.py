@@ -50,11 +50,11 @@ from everstep.runtime.limits import signals
 from everstep.runtime.limits.budget import Budget
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, release_claimed
 from everstep.runtime.limits.policy import Policy
-from everstep.runtime.outcome import DIFFERS, Outcome, recorded
+from everstep.runtime.outcome import DIFFERS, Outcome, input_of, recorded
 from everstep.runtime.run import Run, attempt_of, give_result
 from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
-from everstep.store.journal.results import load_result, result_body
+from everstep.store.journal.results import Arguments, result_body
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked, checked_from
 from everstep.store.refs import find_run
@@ -177,7 +177,7 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         said = beginning(store, row)
         refuse_other(store, row, said, flow, args, kwargs)
         if row.status in _ENDED:
-            return _ready(flow, _known_before(recorded(store, row)))
+            return _ready(flow, _known_before(recorded(store, row), Arguments(args, kwargs)))
         changed = definition_change(store, row, flow, said, False)
     about, chunks = first_words(store, flow.name, stored, flow)
     options = {
@@ -217,9 +217,9 @@ def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> 
         raise
 
 
-def _known_before(outcome: Outcome) -> Outcome:
+def _known_before(outcome: Outcome, given: Arguments) -> Outcome:
     """Set the reason that nothing was executed."""
-    outcome.reason = outcome.reason or "recorded before"
+    outcome.reason, outcome.input = outcome.reason or "recorded before", given
     return outcome
 
 
@@ -240,17 +240,17 @@ def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id:
         return _acall_plain(flow, run, args, kwargs) if _in_loop() else asyncio.run(_acall_plain(flow, run, args, kwargs))
     with run:
         try:
-            return Outcome(run.id, Status.SUCCEEDED.value, flow.function(*args, **kwargs))
+            return Outcome(run.id, Status.SUCCEEDED.value, flow.function(*args, **kwargs), input=Arguments(args, kwargs))
         except Exception as error:  # noqa: BLE001 - it is the outcome
-            return Outcome(run.id, Status.FAILED.value, error=error)
+            return Outcome(run.id, Status.FAILED.value, error=error, input=Arguments(args, kwargs))
 
 
 async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
     async with run:
         try:
-            return Outcome(run.id, Status.SUCCEEDED.value, await flow.function(*args, **kwargs))
+            return Outcome(run.id, Status.SUCCEEDED.value, await flow.function(*args, **kwargs), input=Arguments(args, kwargs))
         except Exception as error:  # noqa: BLE001 - it is the outcome
-            return Outcome(run.id, Status.FAILED.value, error=error)
+            return Outcome(run.id, Status.FAILED.value, error=error, input=Arguments(args, kwargs))
 
 
 def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
@@ -340,7 +340,9 @@ def resumed(
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
             republish(store.hook_registry, checked_from(store.backend, row, 1))
-        return _Ended(flow, recorded(store, row))
+        ended = recorded(store, row)
+        ended.input = _input(store, row, said)
+        return _Ended(flow, ended)
     elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
@@ -404,12 +406,12 @@ def versions() -> dict[str, str | None]:
     return {name: flow.version for name, flow in list(_known.items())}
 
 
-def _input(store: Host, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _input(store: Host, row: RunRow, said: dict[str, Any]) -> Arguments:
     """Return the input that a run was started with."""
-    match load_result(store.backend, row.family, *said.get("input", (0, None))):
-        case [list() as args, dict() as kwargs]:
-            return tuple(args), kwargs
-    raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
+    found = input_of(store, row, said)
+    if found is None:
+        raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
+    return found
 
 
 def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
@@ -554,6 +556,7 @@ class WorkflowAttempt:
         """Return the recorded outcome of a run that cannot start: it was cancelled, has ended meanwhile, or was given up for its deaths."""
         assert self.run.row is not None
         outcome = recorded(self._store, self.run.row, self.run.report)
+        outcome.input = Arguments(self._args, self._kwargs)
         if self.run.buried:
             outcome.reason, outcome.report.deaths = DEAD, self.run.buried
         return outcome
@@ -578,6 +581,7 @@ class WorkflowAttempt:
         if self._validate:
             return self._validated(error)
         outcome = recorded(self._store, run.row, run.report)
+        outcome.input = Arguments(self._args, self._kwargs)
         if isinstance(error, Exception):
             outcome.error = error
         elif error is None and outcome.status == Status.SUCCEEDED:
@@ -592,6 +596,7 @@ class WorkflowAttempt:
         assert run.row is not None
         validate.conclude(run, error)
         outcome = Outcome(run.row.id, run.row.status, run.result, error if isinstance(error, Exception) else None, report=run.report)
+        outcome.input = Arguments(self._args, self._kwargs)
         count = len(run.report.differences)
         if count:
             outcome.status = DIFFERS

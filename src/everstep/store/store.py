@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
     from everstep.snapshot.diff import Change
     from everstep.store.events.event import Event
     from everstep.store.gates import Gate
-    from everstep.store.journal.steps import Step
+    from everstep.store.journal.steps import Step, StepDetail
     from everstep.store.masking import Mask
     from everstep.store.progress import Progress
     from everstep.store.repair.salvage import Salvaged
@@ -288,6 +288,15 @@ class BaseStore:
         from everstep.store.journal.steps import list_steps
 
         return list_steps(self.backend, find_run(self.backend, run_id))
+
+    def step(self, run_id: str, address: str) -> StepDetail:
+        """Return one recorded step of a run, with its input, its output, its error and all its attempts.
+
+        `address` is that of `steps`, such as "ask#0"; a name alone means its first use.
+        """
+        from everstep.store.journal.steps import step_detail
+
+        return step_detail(self.backend, find_run(self.backend, run_id), address)
 
     def gates(self, run_id: str) -> list[Gate]:
         """Return the gates that a run has reached, with questions and answers."""
