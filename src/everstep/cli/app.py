@@ -10,7 +10,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -86,7 +85,7 @@ class App:
         With `driving`, for commands that execute runs, the hooks of the configuration are active; otherwise they are not even imported.
         """
         from everstep.backends.registry import is_database
-        from everstep.errors import NotAStore, StoreError
+        from everstep.errors import StoreError
 
         check_lasting(self.address)
         if self.configured is not None and not self.configured["enabled"] and not create:
@@ -98,15 +97,10 @@ class App:
             more["wait"] = True  # a worker is often started together with its server
         try:
             store = self._open(create, driving, more)
-        except NotAStore as error:
-            if error.missing:
-                where = "" if self.url is None else f" --store {quote(self.url)}"
-                create_it = (
-                    f"Create its tables: `everstep migrate{where}`" if is_database(self.address) else f"Create one: `everstep init{where}`"
-                )
-                error.remedy = f"{create_it}. Or name another one with --store, or try `everstep demo`."
-            elif not create and error.remedy == NotAStore.remedy:
-                error.remedy = "Name another store with --store, or create one with `everstep init`."
+        except EverstepError as error:
+            from everstep.cli.remedies import mend
+
+            mend(error, self.address, self.url, create)
             raise
         self.opened = store.url
         if self.debug:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shutil
 import sys
 import traceback
 from shlex import quote
@@ -11,7 +12,7 @@ from shlex import quote
 import click
 
 from everstep.cli import exit_codes
-from everstep.cli.draw.output import FORMAT, unheard
+from everstep.cli.draw.output import FORMAT, folded, unheard
 from everstep.cli.draw.text import safe
 from everstep.errors import EverstepError, Suspended
 from everstep.redact import Redactor
@@ -55,11 +56,19 @@ def _say(message: str, remedy: str, code: str, as_json: bool, difference: str = 
         data = {"code": code, "message": message, "remedy": remedy, **({"difference": difference} if difference else {})}
         sys.stderr.write(dumps({"everstep": FORMAT, "kind": "error", "data": data}) + "\n")
         return
-    sys.stderr.write(f"error: {safe(message, lines=True)} [{code}]\n")
+    sys.stderr.write(f"{_fitted(f'error: {safe(message, lines=True)} [{code}]')}\n")
     if difference:
         sys.stderr.write(f"{safe(difference, lines=True)}\n")
     if remedy:
-        sys.stderr.write(f"hint: {safe(remedy, lines=True)}\n")
+        sys.stderr.write(f"{_fitted(f'hint: {safe(remedy, lines=True)}')}\n")
+
+
+def _fitted(text: str) -> str:
+    """Break lines between words, if a terminal shows them."""
+    if not sys.stderr.isatty():
+        return text
+    columns = shutil.get_terminal_size((100, 24)).columns
+    return "\n".join(folded(line, columns) for line in text.split("\n"))
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -75,7 +84,8 @@ _PHRASES = (
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
 _COMMANDS = {
     "answer": "answer", "checkpoints": "show", "cleanup": "cleanup", "events": "log", "fork": "fork", "gates": "answer", "load": "state",
-    "resume": "resume", "runs": "runs", "schedules": "schedules", "steps": "log", "verify": "verify",
+    "delete": "delete", "outcome": "show", "resume": "resume", "retry": "retry", "runs": "runs", "schedules": "schedules", "skip": "skip", "step": "show", "steps": "log",
+    "verify": "verify", "wake": "wake",
 }  # fmt: skip
 _WORDS = {"run_id": "RUN", "run": "RUN", "ref": "REF", "gate": "GATE", "value": "VALUE", "step": "STEP", "'full'": "--depth full"}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Status
 from everstep.store.gates import Gate
@@ -18,6 +19,7 @@ from everstep.views.runs import RunView, list_runs, run_view
 
 if TYPE_CHECKING:
     from everstep.api import Store
+    from everstep.views.outcome import InputView
 
 _PAGE = 500
 
@@ -76,8 +78,14 @@ class RunDetail(Shape, frozen=True):
     gates: tuple[GateView, ...]
     forks: tuple[RunView, ...]
     place: PlaceView | None
+    input: InputView | None = None
+    """The arguments of the workflow; None for a run that was opened with `store.run`."""
+    result: Stored = None
+    """The result of a run that has succeeded."""
     task: Beside[TaskView | None] = None
     """The request with which it was enqueued; also for a run that has ended and has no queue entry any more."""
+    unread: Beside[str | None] = None
+    """Why the input and the result could not be read."""
 
 
 def checkpoint_view(one: Checkpoint, mask: Masking) -> CheckpointView:
@@ -132,7 +140,19 @@ def detail(store: Store, mask: Masking, run: str, checkpoints: int = 10, forks: 
     gates = open_gates(store, mask, info.id) if info.status == "waiting" else []
     below = list_runs(store, mask, parent=info.id, limit=forks).runs
     task, place = task_and_place(store, info)
+    given, result, unread = _ends(store, mask, info.id)
     return RunDetail(
         run_view(store, info, mask), tuple(checkpoint_view(one, mask) for one in page), tuple(gates), below,
-        None if place is None else place_view(place, mask), None if task is None else task_view(task, mask),
+        None if place is None else place_view(place, mask), given, result, None if task is None else task_view(task, mask), unread,
     )  # fmt: skip
+
+
+def _ends(store: Store, mask: Masking, run: str) -> tuple[InputView | None, Stored, str | None]:
+    """Return the input and the result of a run. If they are damaged, say so: the rest of the run can still be shown."""
+    from everstep.views.outcome import input_view
+
+    try:
+        found = store.outcome(run)
+    except Damaged as error:
+        return None, None, mask.text(error.message)
+    return input_view(found.input, mask), mask(found.result), None

@@ -40,20 +40,34 @@ def show(app: App, key: str | None) -> None:
     if app.out.as_json:
         app.out.data("config", {name: {"value": as_json(hidden[name]), "origin": one.origin} for name, one in chosen.items()})
         return
-    app.out.table(("KEY", "VALUE", "FROM"), [(name, shown(hidden[name], 60), safe(one.origin)) for name, one in chosen.items()])
+    app.out.table(
+        ("KEY", "VALUE", "FROM"),
+        [(name, shown(hidden[name], 60), safe(one.origin)) for name, one in chosen.items()],
+        drop=("FROM",),
+        cuts=("FROM", "VALUE"),
+    )
 
 
 @make("validate")
 @click.argument("file", required=False)
-def validate(app: App, file: str | None) -> int:
+@click.option("--no-imports", is_flag=True, help="Check only the text; import no modules, hooks and workflows")
+def validate(app: App, file: str | None, no_imports: bool) -> int:
     """Check FILE, or the configuration file in use; exit with 6 if it has errors
+
+    If the text is valid, the command tries what it names: it imports the modules, hooks and workflow files, and looks at the folder of the
+    store.
 
     Example: everstep config validate everstep.toml
     """
-    from everstep.config.settings import faults
+    from everstep.config.settings import faults, load
 
     path = _file(app, file)
     found = faults(path)
+    if not found and not no_imports:
+        from everstep.cli.args.config_trial import trial
+
+        with app.out.apart():
+            found = trial(load(file=path, environ={}))
     if app.out.as_json:
         app.out.data("config_validate", {"file": str(path), "ok": not found, "faults": found})
     for fault in found if not app.out.as_json else ():

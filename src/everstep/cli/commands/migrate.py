@@ -7,6 +7,8 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.text import plural
+from everstep.cli.remedies import mend
+from everstep.errors import EverstepError
 
 
 @make("migrate")
@@ -18,7 +20,11 @@ def command(app: App, dry_run: bool) -> int:
     """
     from everstep.backends.registry import formats
 
-    before, after = formats(app.address)
+    try:
+        before, after = formats(app.address)
+    except EverstepError as error:
+        mend(error, app.address, app.url, create=True)
+        raise
     upgrades = 0
     if not dry_run:
         with app.open(create=before == 0) as store:  # in a database, creating the tables is a migration, too
