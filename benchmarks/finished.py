@@ -28,7 +28,7 @@ def write(url: str, count: int, queue: str) -> None:
             for text, part in _blocks(count, queue):
                 copy.write(text)
                 total += part
-        connection.execute(b"UPDATE everstep.counters SET places = places + %s", (count,))
+        connection.execute(b"UPDATE everstep.counters SET created = created + %s", (count,))
         connection.execute(b"UPDATE everstep.manifest SET total = total + %s, runs = runs + %s WHERE bucket = 0", (total, count))
         _leave_traces(connection, count, queue)
 

@@ -20,16 +20,16 @@ RUNS, STEPS = 10, 4
 
 
 @everstep.step
-def brew(cup: int, part: int, ledger: str) -> str:
-    with Path(ledger).open("a") as lines:
+def brew(cup: int, part: int, effects: str) -> str:
+    with Path(effects).open("a") as lines:
         lines.write(f"{cup}/{part}\n")
     time.sleep(0.05)
     return f"{part}"
 
 
 @everstep.workflow
-def coffee(cup: int, ledger: str) -> str:
-    return "".join(brew(cup, part, ledger) for part in range(STEPS))
+def coffee(cup: int, effects: str) -> str:
+    return "".join(brew(cup, part, effects) for part in range(STEPS))
 
 
 def work(url: str) -> None:
@@ -42,27 +42,27 @@ def worker(url: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, __file__, "work", url])
 
 
-def done(ledger: Path) -> int:
-    return len(ledger.read_text().splitlines()) if ledger.exists() else 0
+def done(effects: Path) -> int:
+    return len(effects.read_text().splitlines()) if effects.exists() else 0
 
 
 def main(url: str) -> None:
-    ledger = Path(tempfile.mkdtemp(prefix="everstep-queue-"), "ledger.txt")
-    place = url or str(ledger.with_name("store.db"))
+    effects = Path(tempfile.mkdtemp(prefix="everstep-queue-"), "effects.txt")
+    place = url or str(effects.with_name("store.db"))
     with everstep.open(place) as store:
-        cups = [store.enqueue(coffee, cup, str(ledger), queue="coffee") for cup in range(RUNS)]
+        cups = [store.enqueue(coffee, cup, str(effects), queue="coffee") for cup in range(RUNS)]
         print(f"{len(cups)} runs wait in the queue. Two workers start.")
         workers = [worker(place), worker(place)]
-        while done(ledger) < RUNS * STEPS // 2:
+        while done(effects) < RUNS * STEPS // 2:
             time.sleep(0.01)
         workers[0].send_signal(signal.SIGKILL)
-        print(f"Process {workers[0].pid} was killed (SIGKILL) after {done(ledger)} of {RUNS * STEPS} steps.")
+        print(f"Process {workers[0].pid} was killed (SIGKILL) after {done(effects)} of {RUNS * STEPS} steps.")
         results = {cup.wait(60).result for cup in cups}
         workers[1].send_signal(signal.SIGTERM)  # it finishes its runs, and ends
         workers[1].wait()
         workers[0].wait()
         freed = next(queue.freed for queue in store.queues() if queue.name == "coffee")
-        again = done(ledger) - RUNS * STEPS
+        again = done(effects) - RUNS * STEPS
         print(f"All {len(cups)} runs succeeded. {freed} were taken over; {again} steps that were running when the process died ran again.")
         if results != {"0123"} or not 0 <= again <= 3 or not all(cup.status == "succeeded" for cup in cups):
             raise SystemExit(1)

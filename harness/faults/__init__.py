@@ -12,7 +12,7 @@
     clocks      the wall clock set back and forward (wall.c, preloaded, in real processes)
     memory      too little of it; low_memory is what a process does meanwhile
     hostile     bytes and files from an enemy: forge makes them, hostile_frames, _values, _rows and _files list them, uses is all that is done
-    machine     random calls against a ledger in plain dicts; machine_queues has those to queues, compared is how answers are looked at, hands
+    machine     random calls against a model in plain dicts; machine_queues has those to queues, compared is how answers are looked at, hands
                 make the calls, places are where they can crash
     careless    backends that are broken on purpose, for canaries
     report      all of them, and docs/trust.md; peers is what others do in the same tests

@@ -78,7 +78,7 @@ def _rebased(commit: Commit, stored: RunRow) -> Commit:
         )
         row.head_digest = made.digest
         records.append(made)
-    return Commit(row.sealed(status=commit.run.status), stored, records, commit.chunks, commit.letters, commit.read)
+    return Commit(row.sealed(status=commit.run.status), stored, records, commit.chunks, commit.messages, commit.read)
 
 
 class Forgetful(Wrapper):
@@ -97,7 +97,7 @@ class Forgetful(Wrapper):
         if commit.was is None or others:
             return self._backend.commit(commit, *others)
         self._kept = commit
-        return Committed(len(self._backend.letters(commit.run.id)))
+        return Committed(len(self._backend.messages(commit.run.id)))
 
     def _write(self) -> None:
         kept, self._kept = self._kept, None

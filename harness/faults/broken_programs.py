@@ -26,7 +26,7 @@ class Hasty(Workload):
             if asked.run.worker is None or asked.was is None:
                 return commit(asked)
             late.append(asked)
-            return Committed(len(backend.letters(asked.run.id)))
+            return Committed(len(backend.messages(asked.run.id)))
 
         backend.commit = commit_later
         return store

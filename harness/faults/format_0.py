@@ -134,4 +134,4 @@ def fill(store: everstep.Store) -> None:
     store.start(waits, "logs", id="waiting")
     store.start(fails, id="failed")
     store.enqueue(waits, "later", id="queued", delay=3600)
-    store.backend.set_fact("remembered", "a fact")
+    store.backend.set_property("remembered", "a property")

@@ -139,8 +139,8 @@ class Look:
             with self._guard("gate"):
                 self._answer()
         if run in QUEUED:
-            with self._guard(f"place of {run!r}"):
-                self._place(run)
+            with self._guard(f"queue entry of {run!r}"):
+                self._queue_entry(run)
 
     def _status(self, run: str) -> None:
         status = self.store.get(run).status
@@ -213,13 +213,13 @@ class Look:
         if self.known.denied("answer", "flow") and waits and "flow" in self.store.due():
             self.verdict.wrong.append("the answer to gate 'boss' was reported as not written")
 
-    def _place(self, run: str) -> None:
+    def _queue_entry(self, run: str) -> None:
         """Check that a run has a queue entry from its first commit to its end. `verify` judges the content of the entry."""
-        there, name = self.store.backend.place(run) is not None, ("end", run, "")
+        there, name = self.store.backend.queue_entry(run) is not None, ("end", run, "")
         if not there and name not in self.known.begun:
-            self.verdict.lost.append(f"the place of {run!r}")
+            self.verdict.lost.append(f"the queue entry of {run!r}")
         if there and name in self.known.done:
-            self.verdict.wrong.append(f"run {run!r} has ended and still has a place")
+            self.verdict.wrong.append(f"run {run!r} has ended and still has a queue entry")
 
     def _ran_twice(self) -> None:
         done: set[tuple[str, str]] = set()

@@ -1,7 +1,7 @@
 """Workers under fire: real processes execute runs of a queue while they, their server or their connection are broken, and the result is
 judged.
 
-    ledger    the effects log: a line for each time that a step ran
+    effects   the effects log: a line for each time that a step ran
     hand      one worker in its own process, and its workflow
     crew      several of them, killed and replaced
     wire      between them and a PostgreSQL server: cut before requests and before replies

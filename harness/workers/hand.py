@@ -16,7 +16,7 @@ from typing import Any
 import everstep
 from everstep.api import Store
 from everstep.errors import StoreUnreachable
-from harness.workers.ledger import Ledger
+from harness.workers.effects import EffectsLog
 
 STEPS = 10
 CHAIN = "chain of steps"
@@ -37,11 +37,11 @@ def _wrapped(call: Callable[[], Any]) -> Any:
         raise RuntimeError("wrapped") from error
 
 
-def make_flow(ledger: Ledger, nap: float) -> Callable[..., Any]:
+def make_flow(effects: EffectsLog, nap: float) -> Callable[..., Any]:
     """Make a workflow whose result is the tokens of its steps, in order; and the same, async. Both handle errors as badly as real programs."""
 
     def work(step: int) -> str:
-        token = ledger.add(everstep.current().id, str(step))
+        token = effects.add(everstep.current().id, str(step))
         time.sleep(random.random() * nap)  # noqa: S311
         return token
 
@@ -75,9 +75,9 @@ def _opened(url: str, options: dict[str, Any]) -> Store:
             time.sleep(0.1)
 
 
-def work(pipe: Connection, url: str, ledger: Path, log: Path, concurrency: int, nap: float, options: dict[str, Any]) -> None:
+def work(pipe: Connection, url: str, effects: Path, log: Path, concurrency: int, nap: float, options: dict[str, Any]) -> None:
     """Run workflows until killed or told to stop. Sends "ready" when it begins."""
-    make_flow(Ledger(ledger), nap)
+    make_flow(EffectsLog(effects), nap)
     with log.open("a") as out, _opened(url, options) as store:
         sys.stderr = out
 

@@ -16,8 +16,8 @@ from everstep.runtime.outcome import recorded
 from everstep.store.journal.entries import said_in
 from everstep.store.load import unproved
 from everstep.store.refs import find_run
-from harness.workers import ledger as ledgers
-from harness.workers.ledger import Line
+from harness.workers import effects
+from harness.workers.effects import Line
 
 _LAST = 2**31 - 2
 
@@ -39,15 +39,15 @@ class Verdict:
 
 def judge(store: Store, path: Path, runs: list[str], steps: int, killed: set[int] | None = None) -> Verdict:
     """Judge a store. `killed`: the killed processes, if nothing else was broken: then only their steps may have run again."""
-    verdict, lines = Verdict(), ledgers.read(path)
+    verdict, lines = Verdict(), effects.read(path)
     for run in runs:
         _judge_run(store, run, steps, lines, killed, verdict)
     strange = {run for run, _ in lines} - set(runs)
     if strange:
         verdict.fault(f"steps of runs that were never enqueued: {sorted(strange)[:3]}")
-    places = store.backend.places()
-    if places:
-        verdict.fault(f"{len(places)} runs are still in a queue, such as {places[0]}")
+    entries = store.backend.queue_entries()
+    if entries:
+        verdict.fault(f"{len(entries)} runs are still in a queue, such as {entries[0]}")
     report = store.verify("full")
     if not report.ok:
         verdict.fault(f"the store does not verify: {report}")

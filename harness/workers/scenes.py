@@ -23,7 +23,7 @@ import everstep
 from everstep.api import Store
 from everstep.errors import EverstepError
 from everstep.testing.postgres import Server
-from harness.workers import hand, judge, ledger
+from harness.workers import effects, hand, judge
 from harness.workers.crew import Crew
 from harness.workers.wire import Wire
 
@@ -187,9 +187,9 @@ def _drive(
     options: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Enqueue, let workers execute everything while faults happen, and judge. `own`: another address of the same store, for this process."""
-    path, log = folder / "ledger", folder / "log"
+    path, log = folder / "effects", folder / "log"
     path.touch()
-    hand.make_flow(ledger.Ledger(path), 0.0)
+    hand.make_flow(effects.EffectsLog(path), 0.0)
     with everstep.open(own or url) as store:
         runs = [store.enqueue(hand.ACHAIN if n % 3 == 0 else hand.CHAIN, size.steps, id=f"r{n}").id for n in range(size.runs)]
         with Crew(size.workers, url, path, log, 8, size.nap, options or {}) as crew:
@@ -238,7 +238,7 @@ def _canary(store: Store, path: Path, runs: list[str], steps: int) -> bool:
     """Whether a finished step that ran again, and a lost run, would be detected."""
     broken = path.with_name("canary")
     broken.write_text(path.read_text())
-    ledger.Ledger(broken).add(runs[0], "0")
+    effects.EffectsLog(broken).add(runs[0], "0")
     found = judge.judge(store, broken, [*runs[:1], "lost"], steps)
     return (found.rerun, found.lost) == (1, 1)
 

@@ -13,7 +13,7 @@ from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
 from everstep.runtime.engine.leases import TTL_SECONDS
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
@@ -50,7 +50,7 @@ def _transactional(given: Any) -> Any:
 provide(_transactional)
 
 
-class Store(Host):
+class Store(EngineStore):
     """Durable runs and their states. Created by `everstep.open`; many threads may use it."""
 
     def run(
@@ -87,12 +87,12 @@ class Store(Host):
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
             return cast("Run", self._off(id, state))
-        from everstep.runtime.engine.options import Mode
+        from everstep.runtime.engine.options import AttemptOptions
         from everstep.runtime.run import Run
 
         budget = self.budget if budget is None else budget
         timeout = self.timeout if timeout is None else timeout
-        mode = Mode(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
+        mode = AttemptOptions(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
         chosen_durability = self.durability if durability is None else durability
         return Run(self, self.keeper, id, state, chosen_durability, fields, mode, follows=policy is None)
 
@@ -543,11 +543,11 @@ def _open(
 def _check_driving(durability: Any, budget: Any, timeout: Any) -> None:
     """Check the defaults of runs before anything is opened."""
     from everstep.runtime.engine.journal_writer import check_durability
-    from everstep.runtime.engine.options import Mode
+    from everstep.runtime.engine.options import AttemptOptions
     from everstep.runtime.hooks import Hooks
 
     check_durability(durability)
-    Mode(Hooks(), budget=budget, timeout=timeout)
+    AttemptOptions(Hooks(), budget=budget, timeout=timeout)
 
 
 def _upkeep(retention: Any, schedule: Any, protect: Any) -> dict[str, Any]:

@@ -136,12 +136,12 @@ class InvalidConfig(InvalidArgument):
     remedy = "Correct the setting. `everstep config validate` lists all errors of a file; docs/configuration.md lists all keys."
 
     def __init__(
-        self, message: str | None = None, place: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
+        self, message: str | None = None, location: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
         remedy: str | None = None,
     ):  # fmt: skip
-        self.place, self.key, self.value, self.others = place, key, value, others
+        self.location, self.key, self.value, self.others = location, key, value, others
         text = message or "a setting is invalid"
-        self.fault = f"{place}: {text}" if place else text
+        self.fault = f"{location}: {text}" if location else text
         more = f" (and {others} more error{'s' if others > 1 else ''})" if others else ""
         super().__init__(self.fault + more, remedy=remedy)
 
@@ -305,12 +305,12 @@ class StoreError(EverstepError):
 
     code = "E400"
     remedy = "Read the cause below. store.verify() checks the data."
-    place: str | None = None
+    address: str | None = None
     """The URL or path of the store that failed; None if the error does not come from a backend."""
 
-    def of(self, place: str) -> StoreError:
+    def of(self, address: str) -> StoreError:
         """Set which store failed, and return this error."""
-        self.place = place
+        self.address = address
         return self
 
 
@@ -322,9 +322,9 @@ class NotAStore(StoreError):
     missing = False
 
     @classmethod
-    def nothing_at(cls, place: object, remedy: str | None = None) -> NotAStore:
+    def nothing_at(cls, address: object, remedy: str | None = None) -> NotAStore:
         """Return the error for an address where nothing exists yet, so a store could be created there."""
-        error = cls(f"there is no store at {place}", remedy=remedy)
+        error = cls(f"there is no store at {address}", remedy=remedy)
         error.missing = True
         return error
 
@@ -623,8 +623,8 @@ class InvalidWorkflow(EverstepError):
 
     def __init__(self, message: str, file: str | None = None, line: int | None = None, remedy: str | None = None):
         self.file, self.line = file, line
-        place = f"{file or 'workflow'}:{line}: " if line is not None else f"{file}: " if file else ""
-        super().__init__(place + message, remedy=remedy)
+        where = f"{file or 'workflow'}:{line}: " if line is not None else f"{file}: " if file else ""
+        super().__init__(where + message, remedy=remedy)
 
 
 class TransactionEnded(EverstepError):

@@ -3,7 +3,7 @@
     digest(record) = S(digest of the record before, header, H(body), H(labels))        H = SHA-256
     check(run row) = S(every field of the row)
     check(tag)     = S(every field of the tag)
-    check(letter)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties (facts)
+    check(message)  = S(every field of the message); likewise for prune marks, added bases, tombstones and properties
     manifest       = sum of all these checks, modulo 2**256
 
 The chain proves a run's history even after bodies were pruned; the row's head digest reveals a cut-off
@@ -181,12 +181,13 @@ def make_record(
 
 def record_fault(before: bytes, record: Record, key: bytes, seal: Seal = unkeyed) -> str | None:
     """Return what is wrong with a record that was read, or None. A pruned body (None) and dropped labels are not faults."""
-    if record.body is not None:
-        record.body_digest = sha256(record.body).digest()
+    body, kind = record.body, record.kind
+    if body is not None:
+        record.body_digest = sha256(body).digest()
     if chain(before, key, record, seal) != record.digest:
         return "it does not match its digest"
-    if record.labels is None and (record.own is None or record.kind == _CHECKPOINT):  # nearly all records
-        return None if record.kind == _CHECKPOINT or (record.meta is None and not record.tags) else _NOT_ITS_OWN
+    if record.labels is None and (record.own is None or kind == _CHECKPOINT):  # nearly all records
+        return None if kind == _CHECKPOINT or (record.meta is None and not record.tags) else _NOT_ITS_OWN
     return _misplaced(record)
 
 
@@ -269,7 +270,7 @@ def tag_check(key: bytes, name: str, number: int, at: int, seal: Seal = unkeyed)
     return seal(packb([key, name, number, at]))
 
 
-class Letter(Shape, frozen=True):
+class Message(Shape, frozen=True):
     """A message to a run, and the time at which it wakes up the run (`due`; None: it does not). `body` is a frame.
 
     Any process may post one; the run removes it after reading it. `key` is the run's key, so that no message reaches another run.
@@ -283,7 +284,7 @@ class Letter(Shape, frozen=True):
     check: bytes
 
     @classmethod
-    def make(cls, key: bytes, name: str, due: int | None, at: int, body: bytes, seal: Seal = unkeyed) -> Letter:
+    def make(cls, key: bytes, name: str, due: int | None, at: int, body: bytes, seal: Seal = unkeyed) -> Message:
         return cls(key, name, due, at, body, seal(packb([key, name, due, at, body])))
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
@@ -334,8 +335,8 @@ Ranges = tuple[tuple[int, int], ...]
 
 def _within(ranges: Ranges, n: int) -> bool:
     """Return whether one of the ranges contains a number."""
-    place = bisect_right(ranges, (n, MODULUS)) - 1
-    return place >= 0 and n <= ranges[place][1]
+    index = bisect_right(ranges, (n, MODULUS)) - 1
+    return index >= 0 and n <= ranges[index][1]
 
 
 class Base(Shape, frozen=True):
@@ -358,10 +359,10 @@ class Base(Shape, frozen=True):
 class Tombstone(Shape, frozen=True):
     """The row that remains of a deleted run, so that the manifest can tell a deleted run from a vanished one.
 
-    `place` is the run's position in the order of creation. For a run that repair could not identify, only the position is known.
+    `pk` is the run's position in the order of creation. For a run that repair could not identify, only the position is known.
     """
 
-    place: int
+    pk: int
     id: str
     key: bytes
     family: bytes
@@ -373,22 +374,22 @@ class Tombstone(Shape, frozen=True):
     check: bytes = ZERO
 
     @classmethod
-    def of(cls, place: int, row: RunRow, at: int, seal: Seal = unkeyed) -> Tombstone:
-        bare = cls(place, row.id, row.key, row.family, row.created_at, at, row.head_seq, row.head_digest, row.checkpoints)
+    def of(cls, pk: int, row: RunRow, at: int, seal: Seal = unkeyed) -> Tombstone:
+        bare = cls(pk, row.id, row.key, row.family, row.created_at, at, row.head_seq, row.head_digest, row.checkpoints)
         return replace(bare, check=bare.digest(seal))
 
     @classmethod
-    def unknown(cls, place: int, at: int, seal: Seal = unkeyed) -> Tombstone:
-        bare = cls(place, "", b"", b"", 0, at, 0, ZERO, 0)
+    def unknown(cls, pk: int, at: int, seal: Seal = unkeyed) -> Tombstone:
+        bare = cls(pk, "", b"", b"", 0, at, 0, ZERO, 0)
         return replace(bare, check=bare.digest(seal))
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
         return seal(
-            packb([self.place, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
+            packb([self.pk, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
         )
 
 
-def fact_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
+def property_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
     """Return the digest of a property of the store."""
     return seal(packb([name, value]))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import everstep
-from everstep.backends.registry import GROUP, formats, open_backend, open_builder, open_wreck, shown
+from everstep.backends.registry import GROUP, formats, open_backend, open_builder, open_damaged, shown
 from everstep.errors import MissingCapability, UnknownBackend
 from everstep.testing.conformance import ConformanceSuite, OpenHandle
 
@@ -84,7 +84,7 @@ def test_one_that_has_only_the_core_is_opened_as_well() -> None:
 @pytest.mark.usefixtures("toy")
 def test_what_it_does_not_offer_for_repair_is_refused() -> None:
     for ask in (
-        lambda: open_wreck("toy://me:secret@h", "p"),
+        lambda: open_damaged("toy://me:secret@h", "p"),
         lambda: open_builder("toy://me:secret@h"),
         lambda: formats("toy://me:secret@h"),
     ):

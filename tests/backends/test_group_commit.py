@@ -128,7 +128,7 @@ def test_what_an_interrupted_close_did_not_write_is_told_so(tmp_path: Path, monk
     monkeypatch.setattr(Transaction, "flush", interrupted)
     monkeypatch.setattr(writer, "_seen", seen)
     monkeypatch.setattr(writer._thread, "wake", lambda: None)
-    monkeypatch.setattr(writer._thread._service, "_every", PATIENCE)
+    monkeypatch.setattr(writer._thread._thread, "_every", PATIENCE)
     commit = next_commit(row, b"x")
     backend.submit(commit, heard.append)
     with pytest.raises(KeyboardInterrupt):
@@ -161,7 +161,7 @@ def test_an_interrupted_commit_of_one_acknowledges_no_other(tmp_path: Path, monk
     monkeypatch.setattr(Transaction, "flush", break_once)
     monkeypatch.setattr(writer, "_seen", interrupted)
     monkeypatch.setattr(writer._thread, "wake", lambda: None)
-    monkeypatch.setattr(writer._thread._service, "_every", PATIENCE)
+    monkeypatch.setattr(writer._thread._thread, "_every", PATIENCE)
     heard: dict[str, Outcome] = {}
     for commit in commits[:2]:
         backend.submit(commit, lambda error, name=commit.run.id: heard.update({name: error}))
@@ -186,7 +186,7 @@ def test_a_second_ctrl_c_while_the_first_is_dealt_with_leaves_the_lock_free(tmp_
 
     with monkeypatch.context() as patch:
         patch.setattr(writer._thread, "wake", lambda: None)
-        patch.setattr(writer._thread._service, "_every", PATIENCE)
+        patch.setattr(writer._thread._thread, "_every", PATIENCE)
         backend.submit(commits[1], heard.append)
         patch.setattr(Transaction, "flush", interrupted)
         patch.setattr(writer, "_break_off", interrupted)
@@ -203,7 +203,7 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
     rows = [a_run(backend, name) for name in "ab"]
     writer, commits = backend._writer, [next_commit(row, b"x") for row in rows]
 
-    class Interrupted(group_commit.Nudge):
+    class Interrupted(group_commit.Wakeup):
         def wait(self, _seconds: float = -1) -> bool:
             raise KeyboardInterrupt
 
@@ -211,7 +211,7 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
     beside.start()
     beside.join()
     with monkeypatch.context() as patch:
-        patch.setattr(group_commit, "Nudge", Interrupted)
+        patch.setattr(group_commit, "Wakeup", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             backend.commit(commits[0])
     writer.go_on()

@@ -157,7 +157,7 @@ def tried_once(made: Path, folder: Path, main: str | None, parts: tuple[str, ...
     put_back(made, path, parts, error is None)
     try:
         problem = lost(path, SAVES - 1 if wal is not None else 3)
-    except RolledBack as refused:  # the operator took the WAL away, and the witness knows
+    except RolledBack as refused:  # the operator took the WAL away, and the rollback guard shows it
         problem = None if wal is None and "-seen" in parts else refused.message
     except EverstepError as refused:
         problem = refused.message
@@ -252,7 +252,7 @@ def test_S1_accepting_an_older_file_does_not_accept_a_wal_of_another(made: Path,
     assert Path(f"{path}-wal.old").read_bytes() == (made / "s.db-wal").read_bytes()
 
 
-def test_S1_a_store_that_was_copied_with_its_wal_opens_with_or_without_its_witness(made: Path, folder: Path) -> None:
+def test_S1_a_store_that_was_copied_with_its_wal_opens_with_or_without_its_rollback_guard(made: Path, folder: Path) -> None:
     for number, parts in enumerate((("-wal",), ("-wal", "-seen"), ("-wal", "-shm", "-seen", "-locks"))):
         assert lost(lay_out(made, folder / str(number), "base", parts), SAVES - 1) is None
 
@@ -265,7 +265,7 @@ def test_S1_repair_does_not_write_beside_leftovers(made: Path, folder: Path) -> 
 
 
 def test_S1_a_store_that_is_written_and_merged_all_the_time_is_never_refused(folder: Path) -> None:
-    """The look at a WAL without a witness must bear with a process that merges it."""
+    """The look at a WAL without a rollback guard must bear with a process that merges it."""
     path = folder / "s.db"
     everstep.open(path).close()
     writer = (

@@ -16,7 +16,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreBusy, StoreFull
 from everstep.records import Tag
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 
 def tamper(path: Path, statement: str) -> None:
@@ -157,7 +157,7 @@ def read_everything(path: Path) -> int:
             lambda: backend.checkpoints("r", Query(tags=("t",))),
             lambda: backend.chunks(b"f" * 16, [b"d" * 32]),
             lambda: backend.tags("r"),
-            lambda: backend.letters("r"),
+            lambda: backend.messages("r"),
             lambda: backend.due(100),
             lambda: backend.feed(0, 99),
             backend.feed_end,
@@ -187,7 +187,7 @@ def test_flipped_bits_are_errors_of_ours_and_nothing_else(tmp_path: Path) -> Non
         commit = next_commit(row, b"body" * 20, note=f"n{i}", tags=("t",), meta='{"k": 1}', chunks=((b"d" * 32, b"frame"),))
         backend.commit(commit)
         row = commit.run
-        backend.post(new_letter(row, f"letter {i}", i), "r")
+        backend.post(new_message(row, f"message {i}", i), "r")
     backend.close()
     content = original.read_bytes()
     used = [i for i, byte in enumerate(content) if byte]

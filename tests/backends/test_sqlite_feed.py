@@ -1,4 +1,4 @@
-"""The feed and the letters of a SQLite store: their bytes, read without the package; damage, refusal, processes, and what a commit pays."""
+"""The feed and the messages of a SQLite store: their bytes, read without the package; damage, refusal, processes, and what a commit pays."""
 
 import signal
 import struct
@@ -19,9 +19,9 @@ from everstep.backends.sqlite import feed
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import parts
 from everstep.errors import Damaged, DamagedRecord, DamagedRun, StoreFull
-from everstep.records import Letter, RunRow
+from everstep.records import Message, RunRow
 from everstep.store.verify.verify import verify
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 
 def ask(path: Path, sql: str, *values: Any) -> list[Any]:
@@ -76,18 +76,18 @@ def test_the_feed_is_read_as_the_document_says(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_letters_and_the_manifest_are_what_the_document_says(tmp_path: Path) -> None:
+def test_messages_and_the_manifest_are_what_the_document_says(tmp_path: Path) -> None:
     backend = made(tmp_path / "s.db", 2, 4)
     for name in ("r0", "r1"):
         row = backend.run(name)
         assert row is not None
-        backend.post(Letter.make(row.key, "timer:ü", 2**60, 5, b"body"), name)
-        backend.post(Letter.make(row.key, "answer", None, 2**40, b""), name)
-    letters = ask(tmp_path / "s.db", 'SELECT run, name, due, at, key, body, "check" FROM letters')
-    assert [(run, name) for run, name, *_ in letters] == [(1, "answer"), (1, "timer:ü"), (2, "answer"), (2, "timer:ü")]
-    for _, name, due, at, key, body, check in letters:
+        backend.post(Message.make(row.key, "timer:ü", 2**60, 5, b"body"), name)
+        backend.post(Message.make(row.key, "answer", None, 2**40, b""), name)
+    messages = ask(tmp_path / "s.db", 'SELECT run, name, due, at, key, body, "check" FROM messages')
+    assert [(run, name) for run, name, *_ in messages] == [(1, "answer"), (1, "timer:ü"), (2, "answer"), (2, "timer:ü")]
+    for _, name, due, at, key, body, check in messages:
         assert sha256(msgpack.packb([key, name, due, at, body], use_bin_type=True)).digest() == check
-    checks = ask(tmp_path / "s.db", 'SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters')
+    checks = ask(tmp_path / "s.db", 'SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM messages')
     total = sum(int.from_bytes(check, "big") for (check,) in checks) % 2**256
     assert ask(tmp_path / "s.db", "SELECT total FROM manifest") == [(total.to_bytes(32, "big"),)]
     backend.close()
@@ -240,13 +240,13 @@ def test_a_record_that_is_gone_is_damage_and_not_a_shorter_feed(tmp_path: Path) 
     [
         ("UPDATE runs SET head_seq = 4 WHERE id = 'r0'", "the feed ends at record 3 of run r0"),
         ("INSERT INTO feed VALUES (2, x'00')", "the feed has parts that hold no position"),
-        ("INSERT INTO letters SELECT 99, 'x', 1, 1, key, key, key FROM runs WHERE id = 'r0'", "letter x is for run 99"),
+        ("INSERT INTO messages SELECT 99, 'x', 1, 1, key, key, key FROM runs WHERE id = 'r0'", "message x is for run 99"),
     ],
 )
-def test_the_engines_own_check_looks_at_feed_and_letters(tmp_path: Path, statement: str, sentence: str) -> None:
+def test_the_engines_own_check_looks_at_feed_and_messages(tmp_path: Path, statement: str, sentence: str) -> None:
     backend = made(tmp_path / "s.db", 2, 6)
     assert backend.check() == []
-    backend._writer.call(lambda transaction, _: [transaction.need(part) for part in (parts.FEED, parts.LETTERS)], None)
+    backend._writer.call(lambda transaction, _: [transaction.need(part) for part in (parts.FEED, parts.MESSAGES)], None)
     ask(tmp_path / "s.db", statement)
     assert any(sentence in found for found in backend.check())
     backend.close()
@@ -310,23 +310,24 @@ def submitted(backend: SqliteBackend, commits: list[Commit]) -> dict[int, Outcom
     return results
 
 
-def test_a_batch_that_is_taken_back_leaves_no_position_and_no_letter_behind(tmp_path: Path) -> None:
+def test_a_batch_that_is_taken_back_leaves_no_position_and_no_message_behind(tmp_path: Path) -> None:
     backend = SqliteBackend(tmp_path / "s.db")
     rows = [new_run(f"r{i}") for i in range(6)]
     for i, row in enumerate(rows):
-        backend.commit(Commit(row, None, letters=[new_letter(row, f"{n}") for n in range(i)]))
+        backend.commit(Commit(row, None, messages=[new_message(row, f"{n}") for n in range(i)]))
     transaction = backend._writer._transaction
     assert transaction is not None
     transaction.connection.execute("PRAGMA max_page_count = 60")
     commits = [
-        next_commit(row, bytes(500_000 if i == 3 else 10), read=("0",), letters=(new_letter(row, "new", i),)) for i, row in enumerate(rows)
+        next_commit(row, bytes(500_000 if i == 3 else 10), read=("0",), messages=(new_message(row, "new", i),))
+        for i, row in enumerate(rows)
     ]
     results = submitted(backend, commits)
     assert {i: type(error) for i, error in results.items() if not isinstance(error, Committed)} == {3: StoreFull}
     assert seen(backend) == [(1, "r0", 1), (2, "r1", 1), (3, "r2", 1), (4, "r4", 1), (5, "r5", 1)]
     assert [results[i] for i in (0, 1, 2, 4, 5)] == [Committed(n) for n in (1, 1, 2, 4, 5)]
-    assert [len(backend.letters(row.id)) for row in rows] == [1, 1, 2, 3, 4, 5]
-    assert [letter.name for letter in backend.letters("r3")] == ["0", "1", "2"]
+    assert [len(backend.messages(row.id)) for row in rows] == [1, 1, 2, 3, 4, 5]
+    assert [message.name for message in backend.messages("r3")] == ["0", "1", "2"]
     transaction.connection.execute("PRAGMA max_page_count = 100000")
     again = next_commit(rows[3])
     assert backend.commit(again).waiting == 3
@@ -340,7 +341,7 @@ def test_one_batch_with_more_entries_than_a_part_holds_is_fed_whole(tmp_path: Pa
     backend = SqliteBackend(tmp_path / "s.db")
     rows = [new_run(f"r{i:03}") for i in range(350)]
     assert set(submitted(backend, [Commit(row, None) for row in rows]).values()) == {Committed(0)}
-    commits = [next_commit(row, letters=(new_letter(row),) if i % 3 == 0 else ()) for i, row in enumerate(rows)]
+    commits = [next_commit(row, messages=(new_message(row),) if i % 3 == 0 else ()) for i, row in enumerate(rows)]
     results = submitted(backend, commits)
     assert seen(backend) == [(i + 1, f"r{i:03}", 1) for i in range(350)]
     assert [results[i] for i in range(350)] == [Committed(int(i % 3 == 0)) for i in range(350)]
@@ -352,7 +353,7 @@ def test_a_run_deleted_in_the_batch_that_wrote_it_keeps_its_positions_empty(tmp_
     backend = made(tmp_path / "s.db", 2, 2)
     row = backend.run("r0")
     assert row is not None
-    commit = next_commit(row, letters=(new_letter(row, "a"),))
+    commit = next_commit(row, messages=(new_message(row, "a"),))
     errors: list[Outcome | None] = []
     with backend._writer.alone():
         backend.submit(commit, errors.append)
@@ -363,18 +364,18 @@ def test_a_run_deleted_in_the_batch_that_wrote_it_keeps_its_positions_empty(tmp_
     backend.commit(next_commit(again))
     assert errors == [Committed(1), None]
     assert seen(backend) == [(2, "r1", 1), (4, "r0", 1)]
-    assert ask(tmp_path / "s.db", "SELECT count(*) FROM letters") == [(0,)]
+    assert ask(tmp_path / "s.db", "SELECT count(*) FROM messages") == [(0,)]
     assert verify(backend, "quick").runs == 2
     assert backend.check() == []
     backend.close()
 
 
 WRITE = """
-from everstep.testing.rows import new_letter
+from everstep.testing.rows import new_message
 backend = open_backend(sys.argv[1])
 row = new_run(sys.argv[2]); backend.commit(Commit(row, None))
 for i in range(int(sys.argv[3])):
-    backend.post(new_letter(row, f"{i}"), row.id)
+    backend.post(new_message(row, f"{i}"), row.id)
     commit = next_commit(row, b"x", read=(f"{i - 1}",)); waiting = backend.commit(commit).waiting; row = commit.run
     if waiting != 1: say("waiting", waiting)
     say(row.head_seq)
@@ -394,7 +395,7 @@ def whole(backend: SqliteBackend, names: list[str]) -> None:
     assert backend.check() == []
 
 
-def test_eight_processes_feed_one_feed_and_count_their_own_letters(tmp_path: Path, child: Child) -> None:
+def test_eight_processes_feed_one_feed_and_count_their_own_messages(tmp_path: Path, child: Child) -> None:
     names = [f"run-{i}" for i in range(8)]
     processes = [child(WRITE, tmp_path / "s.db", name, 40) for name in names]
     assert ["waiting" in finish(process) for process in processes] == [False] * 8
@@ -420,14 +421,14 @@ def test_the_feed_is_whole_after_kill_9(tmp_path: Path, child: Child) -> None:
     backend.close()
 
 
-def test_letters_posted_by_another_process_are_known_at_the_next_commit(tmp_path: Path, child: Child) -> None:
+def test_messages_posted_by_another_process_are_known_at_the_next_commit(tmp_path: Path, child: Child) -> None:
     backend = made(tmp_path / "s.db", 1, 3)
     row = backend.run("r0")
     assert row is not None
     code = """
-from everstep.testing.rows import new_letter
+from everstep.testing.rows import new_message
 backend = open_backend(sys.argv[1])
-say(backend.post(new_letter(backend.run("r0"), "cancel"), "r0")); backend.close()
+say(backend.post(new_message(backend.run("r0"), "cancel"), "r0")); backend.close()
 """
     row = backend.acquire("r0", new_worker())
     assert finish(child(code, tmp_path / "s.db")) == "True\n"
@@ -438,65 +439,65 @@ say(backend.post(new_letter(backend.run("r0"), "cancel"), "r0")); backend.close(
     backend.close()
 
 
-def with_letter(path: Path) -> tuple[SqliteBackend, RunRow]:
-    """A store whose one run passes every check, with a letter that does."""
+def with_message(path: Path) -> tuple[SqliteBackend, RunRow]:
+    """A store whose one run passes every check, with a message that does."""
     backend = made(path, 1, 1)
     row = backend.run("r0")
     assert row is not None
-    backend.post(Letter.make(row.key, "answer", 7, 8, b"\x01\x00a frame"), "r0")
+    backend.post(Message.make(row.key, "answer", 7, 8, b"\x01\x00a frame"), "r0")
     return backend, row
 
 
 @pytest.mark.parametrize(
     ("statement", "where"),
     [
-        ("UPDATE letters SET body = x'0100'", "run r0, message answer"),
-        ("UPDATE letters SET due = 8", "run r0, message answer"),
-        ("UPDATE letters SET due = NULL", "run r0, message answer"),
-        ("UPDATE letters SET name = 'cancel'", "run r0, message cancel"),
-        ("UPDATE letters SET at = at + 1", "run r0, message answer"),
-        ("UPDATE letters SET key = zeroblob(16)", "run r0, message answer"),
-        ("DELETE FROM letters", "manifest"),
-        ("INSERT INTO letters SELECT run, 'twin', due, at, key, body, \"check\" FROM letters", "manifest"),
+        ("UPDATE messages SET body = x'0100'", "run r0, message answer"),
+        ("UPDATE messages SET due = 8", "run r0, message answer"),
+        ("UPDATE messages SET due = NULL", "run r0, message answer"),
+        ("UPDATE messages SET name = 'cancel'", "run r0, message cancel"),
+        ("UPDATE messages SET at = at + 1", "run r0, message answer"),
+        ("UPDATE messages SET key = zeroblob(16)", "run r0, message answer"),
+        ("DELETE FROM messages", "manifest"),
+        ("INSERT INTO messages SELECT run, 'twin', due, at, key, body, \"check\" FROM messages", "manifest"),
     ],
 )
-def test_a_letter_that_was_changed_removed_or_added_is_found(tmp_path: Path, statement: str, where: str) -> None:
-    backend, _ = with_letter(tmp_path / "s.db")
+def test_a_message_that_was_changed_removed_or_added_is_found(tmp_path: Path, statement: str, where: str) -> None:
+    backend, _ = with_message(tmp_path / "s.db")
     assert verify(backend, "records").problems == []
     ask(tmp_path / "s.db", statement)
     assert where in [problem.where for problem in verify(backend, "quick").problems]
     backend.close()
 
 
-def test_a_letter_of_another_run_is_found_though_its_check_is_right(tmp_path: Path) -> None:
-    backend, _ = with_letter(tmp_path / "s.db")
+def test_a_message_of_another_run_is_found_though_its_check_is_right(tmp_path: Path) -> None:
+    backend, _ = with_message(tmp_path / "s.db")
     backend.commit(Commit(other := new_run("other"), None))
     backend.commit(next_commit(other))
-    ask(tmp_path / "s.db", "UPDATE letters SET run = 2")
+    ask(tmp_path / "s.db", "UPDATE messages SET run = 2")
     assert "run other, message answer" in [problem.where for problem in verify(backend, "quick").problems]
     backend.close()
 
 
-def test_a_letter_that_is_no_frame_is_found_by_the_full_check(tmp_path: Path) -> None:
-    backend, row = with_letter(tmp_path / "s.db")
+def test_a_message_that_is_no_frame_is_found_by_the_full_check(tmp_path: Path) -> None:
+    backend, row = with_message(tmp_path / "s.db")
     before = {problem.where for problem in verify(backend, "full").problems}
-    backend.post(Letter.make(row.key, "bad", None, 1, b"\xff no frame"), "r0")
+    backend.post(Message.make(row.key, "bad", None, 1, b"\xff no frame"), "r0")
     assert verify(backend, "records").ok
     assert {problem.where for problem in verify(backend, "full").problems} - before == {"run r0, message bad"}
     backend.close()
 
 
-def test_a_letter_with_a_column_of_the_wrong_type_is_named(tmp_path: Path) -> None:
+def test_a_message_with_a_column_of_the_wrong_type_is_named(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    backend, row = with_letter(path)
+    backend, row = with_message(path)
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA writable_schema = ON")
-    connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'STRICT, WITHOUT', 'WITHOUT') WHERE name = 'letters'")
+    connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'STRICT, WITHOUT', 'WITHOUT') WHERE name = 'messages'")
     connection.close()
-    ask(path, "UPDATE letters SET body = 'text'")
+    ask(path, "UPDATE messages SET body = 'text'")
     with pytest.raises(DamagedRun, match="a message of run 'r0'"):
-        backend.letters("r0")
-    ask(path, "UPDATE letters SET \"check\" = 'text'")
+        backend.messages("r0")
+    ask(path, "UPDATE messages SET \"check\" = 'text'")
     other = new_run("other")
     backend.commit(Commit(other, None))
     results = submitted(backend, [next_commit(row, read=("answer",)), next_commit(other)])

@@ -21,7 +21,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import parts
 from everstep.errors import Damaged
 from everstep.records import Pruned, RunRow, Tag
-from everstep.testing.rows import new_letter, new_run, next_commit
+from everstep.testing.rows import new_message, new_run, next_commit
 
 CORE = {"runs", "records", "workers", "manifest"}
 MOST_BYTES = 40_960
@@ -50,11 +50,11 @@ USES: dict[str, Callable[[SqliteBackend], object]] = {
     "chunks": lambda b: b.commit(next_commit(created(b), chunks=[(bytes(32), b"\x01\x00frame")])),
     "listing": lambda b: created(b, tags=("t",)),
     "tags": lambda b: b.tag(Tag.make(created(b).key, "t", 1, 1), "r"),
-    "letters": lambda b: b.post(new_letter(created(b)), "r"),
+    "messages": lambda b: b.post(new_message(created(b)), "r"),
     "feed": lambda b: [created(b, f"r{n}") for n in range(101)],
     "pruned": lambda b: b.prune(Cut("r", None, Pruned.make(created(b).key, (), 0, 1))),
     "tombstones": lambda b: b.delete(created(b)),
-    "facts": lambda b: b.set_fact("a", "b"),
+    "properties": lambda b: b.set_property("a", "b"),
     "queues": lambda b: b.create([queued("r")]),
     "workflows": lambda b: created(b, workflow="w"),
     "sessions": lambda b: created(b, session="s"),
@@ -118,9 +118,9 @@ def read_all(backend: SqliteBackend) -> list[Any]:
     runs = [[row.id for _, row in backend.runs(query)] for query in queries]
     family = bytes(16)
     return [
-        runs, backend.tags("r"), backend.letters("r"), backend.due(2**60), backend.feed(0, 1000), backend.feed_end(), backend.families(),
+        runs, backend.tags("r"), backend.messages("r"), backend.due(2**60), backend.feed(0, 1000), backend.feed_end(), backend.families(),
         backend.chunk_sizes(family), backend.chunks(family, [bytes(32)]), backend.pruned("r"), backend.bases("r"), backend.bases("r", 5),
-        backend.tombstones(), backend.facts(), backend.fact("a"), backend.place("r"), backend.places(), backend.held_by("w"),
+        backend.tombstones(), backend.properties(), backend.get_property("a"), backend.queue_entry("r"), backend.queue_entries(), backend.held_by("w"),
         backend.twin(Task("q", 0, None, "d")), backend.next_ready(["q"]), backend.depths(), backend.check(), backend.census(),
         backend.checkpoints("r", Query()), backend.checkpoints("r", Query(tags=("t",))),
     ]  # fmt: skip
@@ -151,18 +151,18 @@ def test_a_thread_that_reads_all_the_time_sees_what_is_written_as_soon_as_it_is(
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for n, name in enumerate(("letters", "tags", "facts", "listing", "tombstones", "notes")):
+    for n, name in enumerate(("messages", "tags", "properties", "listing", "tombstones", "notes")):
         row = created(backend, f"n{n}", **({"tags": ("t",), "note": "a note s"} if name in ("listing", "notes") else {}))
         match name:
-            case "letters":
-                backend.post(new_letter(row), row.id)
-                found.append(len(reader.letters(row.id)))
+            case "messages":
+                backend.post(new_message(row), row.id)
+                found.append(len(reader.messages(row.id)))
             case "tags":
                 backend.tag(Tag.make(row.key, "t", 1, 1), row.id)
                 found.append(len(reader.tags(row.id)))
-            case "facts":
-                backend.set_fact("a", "b")
-                found.append(len(reader.facts()))
+            case "properties":
+                backend.set_property("a", "b")
+                found.append(len(reader.properties()))
             case "tombstones":
                 backend.delete(row)
                 found.append(len(reader.tombstones()))
@@ -183,11 +183,11 @@ from everstep.backends.sqlite.backend import SqliteBackend
 sys.path.insert(0, sys.argv[3])
 from test_sqlite_parts import created, queued
 from everstep.records import Tag
-from everstep.testing.rows import new_letter
+from everstep.testing.rows import new_message
 backend, me = SqliteBackend(sys.argv[1]), sys.argv[2]
 print("ready", flush=True); sys.stdin.readline()
 row = created(backend, me, tags=("t",), note="n", session="s", workflow="w")
-backend.post(new_letter(row), me); backend.tag(Tag.make(row.key, "t", 1, 1), me); backend.set_fact(me, "x")
+backend.post(new_message(row), me); backend.tag(Tag.make(row.key, "t", 1, 1), me); backend.set_property(me, "x")
 backend.create([queued(me + "-queued")]); backend.delete(created(backend, me + "-gone"))
 backend.close()
 """
@@ -215,21 +215,21 @@ def test_processes_that_need_a_part_at_the_same_moment_make_it_once(path: Path) 
         process.communicate()
     backend = SqliteBackend(path)
     assert backend.check() == []
-    assert (len(backend.facts()), len(backend.tombstones()), len(backend.places())) == (6, 6, 6)
+    assert (len(backend.properties()), len(backend.tombstones()), len(backend.queue_entries())) == (6, 6, 6)
     assert [len(backend.runs(query)) for query in (Query(session="s"), Query(workflow="w"), Query(note="n"), Query(tags=("t",)))] == [6] * 4
-    assert [len(backend.letters(f"p{n}")) for n in range(6)] == [1] * 6
+    assert [len(backend.messages(f"p{n}")) for n in range(6)] == [1] * 6
     assert backend.census().total == backend.census().found_total
     backend.close()
 
 
-@pytest.mark.parametrize("table", ["letters", "tags", "facts", "tombstones", "chunks", "feed", "pruned"])
+@pytest.mark.parametrize("table", ["messages", "tags", "properties", "tombstones", "chunks", "feed", "pruned"])
 def test_a_part_whose_tables_vanished_is_damage_and_not_an_empty_one(path: Path, table: str) -> None:
     backend = SqliteBackend(path)
     USES[table](backend)
     backend.manifest()
     ask(path, f"DROP TABLE {table}")
     with pytest.raises(Damaged, match="tables that its manifest names are missing"):
-        backend.facts()
+        backend.properties()
     backend.close()
     with pytest.raises(Damaged, match="tables and indexes of"):
         SqliteBackend(path)
@@ -237,7 +237,7 @@ def test_a_part_whose_tables_vanished_is_damage_and_not_an_empty_one(path: Path,
 
 def test_a_bit_of_the_parts_that_is_wrong_is_damage(path: Path) -> None:
     backend = SqliteBackend(path)
-    USES["letters"](backend)
+    USES["messages"](backend)
     backend.close()
     for bit in range(16):
         ask(path, f"UPDATE manifest SET parts = (parts | {1 << bit}) - (parts & {1 << bit})")
@@ -252,14 +252,14 @@ def test_a_part_that_was_made_in_a_transaction_that_failed_is_made_again(path: P
     row = created(backend)
 
     def fails(transaction: Any, _: Any) -> None:
-        transaction.need(parts.LETTERS)
+        transaction.need(parts.MESSAGES)
         raise apsw.FullError("no space")
 
     with pytest.raises(everstep.errors.StoreError):
         backend._writer.call(fails, None)
-    assert "letters" not in tables(path)
-    assert backend.letters("r") == []
-    backend.post(new_letter(row), "r")
-    assert len(backend.letters("r")) == 1
+    assert "messages" not in tables(path)
+    assert backend.messages("r") == []
+    backend.post(new_message(row), "r")
+    assert len(backend.messages("r")) == 1
     assert backend.check() == []
     backend.close()

@@ -16,7 +16,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files.wal import GROW_AFTER, MERGE_FRAMES
 from everstep.backends.sqlite.writer import Writer
 from everstep.errors import StoreBusy, StoreFailed
-from everstep.runtime.engine.leases import Keeper
+from everstep.runtime.engine.leases import LeaseKeeper
 from everstep.store.store import BaseStore
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
@@ -211,7 +211,7 @@ def test_leases_are_renewed_after_a_moment_without_memory(tmp_path: Path, monkey
     backend.commit(Commit(new_run("r"), None))
     failing = OneFailure(backend.renew)
     monkeypatch.setattr(backend, "renew", failing)
-    keeper = Keeper(BaseStore(backend), ttl=0.06)
+    keeper = LeaseKeeper(BaseStore(backend), ttl=0.06)
     row = keeper.acquire("r")
     assert until(lambda: failing.worked > 2)
     keeper.release(row)

@@ -121,7 +121,7 @@ def test_a_removed_wal_is_noticed(tmp_path: Path) -> None:
     backend.close()
 
 
-def test_a_new_store_in_the_place_of_a_removed_one_is_fine_once_its_witness_is_removed_too(tmp_path: Path) -> None:
+def test_a_new_store_in_the_place_of_a_removed_one_is_fine_once_its_rollback_guard_is_removed_too(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     filled(path, 3)[0].close()
     path.unlink()
@@ -143,7 +143,7 @@ def test_another_store_in_its_place_is_fine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"EVSN", b"\x07" * 32, bytes(32), b"EVSN" + bytes(28)])
-def test_a_torn_or_missing_witness_costs_only_the_check(tmp_path: Path, content: bytes) -> None:
+def test_a_torn_or_missing_rollback_guard_costs_only_the_check(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s.db"
     backend, row = filled(path, 3)
     backend.close()
@@ -236,9 +236,9 @@ def test_an_old_file_under_a_newer_wal_is_refused(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "from everstep.backends.sqlite.backend import SqliteBackend\n"
-        "from everstep.testing.rows import new_letter\n"
+        "from everstep.testing.rows import new_message\n"
         "backend = SqliteBackend(sys.argv[1])\n"
-        "backend.post(new_letter(backend.run('r')), 'r')\n"
+        "backend.post(new_message(backend.run('r')), 'r')\n"
         "os._exit(0)\n"
     )
     path = tmp_path / "s.db"
@@ -258,6 +258,6 @@ def test_an_old_file_under_a_newer_wal_is_refused(tmp_path: Path) -> None:
     path.write_bytes(newer)  # another file by its times, but the right one
     Path(f"{path}-wal").write_bytes(wal)
     backend = SqliteBackend(path)
-    assert len(backend.letters("r")) == 1
+    assert len(backend.messages("r")) == 1
     assert len(backend.records("r", 0, 99)) == 2
     backend.close()

@@ -289,9 +289,9 @@ def test_the_events_of_a_worker_have_the_documented_shape(shop: Shop) -> None:
     assert len(called.lines) == 6
 
 
-def test_a_run_in_a_queue_has_the_documented_place(shop: Shop) -> None:
+def test_a_run_in_a_queue_has_the_documented_queue_entry(shop: Shop) -> None:
     shop.call("enqueue", "hello", "--id", "queued", "--key", "k", *IMPORT).ok()
-    fits(shop.json("show", "queued")["place"], keys(section("### place")), "place")
+    fits(shop.json("show", "queued")["queue_entry"], keys(section("### queue_entry")), "queue_entry")
     fits(shop.json("stats")["queues"][0], keys(section("### queue")), "queue")
 
 

@@ -27,9 +27,9 @@ def test_a_run_is_enqueued_with_all_that_was_said(empty: Shop) -> None:
     )  # fmt: skip
     assert (called.ok().out, called.err) == ("o\n", "enqueued in shop, ready in 1 h\n")
     with empty.open() as store:
-        place = store.backend.place("o")
-        assert place is not None
-        assert (place.task.queue, place.task.priority, place.task.key, place.task.dedupe) == ("shop", 5, "ann", "tea")
+        entry = store.backend.queue_entry("o")
+        assert entry is not None
+        assert (entry.task.queue, entry.task.priority, entry.task.key, entry.task.dedupe) == ("shop", 5, "ann", "tea")
         assert (store.get("o").status, store.get("o").workflow) == ("queued", "order")
         (depth,) = store.queues()
         assert (depth.ready, depth.later) == (0, 1)
@@ -147,7 +147,7 @@ def test_a_limit_that_makes_no_sense_is_refused(args: tuple[str, ...], shop: Sho
     assert shop.json("queues") == []
 
 
-def test_runs_of_a_queue_are_listed_with_their_places(empty: Shop) -> None:
+def test_runs_of_a_queue_are_listed_with_their_queue_entries(empty: Shop) -> None:
     empty.call("enqueue", "hello", *IMPORT, "--id", "h", "--queue", "mail").ok()
     empty.call("enqueue", "hello", *IMPORT, "--id", "later", "--queue", "mail", "--delay", "1h").ok()
     empty.call("enqueue", "hello", *IMPORT, "--id", "other").ok()
@@ -175,13 +175,13 @@ def test_after_an_answer_a_worker_goes_on_with_a_run_of_a_queue(empty: Shop) -> 
 def test_show_tells_the_queue_of_a_run_that_has_ended(empty: Shop) -> None:
     empty.call("enqueue", "hello", *IMPORT, "--id", "h", "--priority", "3", "--key", f"of {KEY}").ok()
     assert re.search(r"queue +default, priority 3, key of \[redacted\]; ready since ", empty.call("show", "h").ok().out)
-    assert empty.json("show", "h")["place"]["key"] == "of [redacted]"
+    assert empty.json("show", "h")["queue_entry"]["key"] == "of [redacted]"
     with empty.open() as store:
         store.worker().run(until_idle=True)
     shown = empty.call("show", "h").ok().out
     assert "queue    default, priority 3" in shown.replace("queue     ", "queue    ")
-    assert "place" not in shown
-    assert empty.json("show", "h")["place"] is None
+    assert "queue_entry" not in shown
+    assert empty.json("show", "h")["queue_entry"] is None
 
 
 def test_schedules_are_kept_changed_and_forgotten(empty: Shop) -> None:

@@ -41,7 +41,7 @@ class Played:
 
     folder: Path
     text: str
-    facts: Figures
+    figures: Figures
     before: dict[str, object]
     """What the demo that was played in the same folder before has shown."""
 
@@ -57,8 +57,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     first = subprocess.run([*DEMO, "--json", "--dir", str(folder)], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert first.returncode == 0, first.stdout + first.stderr
     lines: list[str] = []
-    facts = play(folder, lines.append, lambda text, _: text)
-    return Played(folder, "\n".join(lines), facts, json.loads(first.stdout))
+    figures = play(folder, lines.append, lambda text, _: text)
+    return Played(folder, "\n".join(lines), figures, json.loads(first.stdout))
 
 
 @pytest.fixture
@@ -75,13 +75,13 @@ def test_the_demo_came_out_as_promised_and_in_time(played: Played) -> None:
     data = played.before["data"]
     assert isinstance(data, dict)
     assert played.before["kind"] == "demo"
-    assert data["ok"] is played.facts.ok is True
-    assert set(data) == set(played.facts.to_dict())
-    assert min(data["seconds"], played.facts.seconds) < 20
+    assert data["ok"] is played.figures.ok is True
+    assert set(data) == set(played.figures.to_dict())
+    assert min(data["seconds"], played.figures.seconds) < 20
 
 
 def test_the_killed_process_died_of_signal_9_inside_of_a_step_that_it_did_not_record(played: Played, store: everstep.Store) -> None:
-    killed, resumed = played.facts.killed, played.facts.resumed
+    killed, resumed = played.figures.killed, played.figures.resumed
     steps = store.steps(RUN)
     assert killed.signal == signal.SIGKILL
     assert [step.address for step in steps if pid_of(step) == killed.pid][-1] == "search#4"
@@ -92,7 +92,7 @@ def test_the_killed_process_died_of_signal_9_inside_of_a_step_that_it_did_not_re
 
 
 def test_what_was_kept_and_saved_is_what_the_journal_says(played: Played, store: everstep.Store) -> None:
-    killed, resumed = played.facts.killed, played.facts.resumed
+    killed, resumed = played.figures.killed, played.figures.resumed
     kept = [step for step in store.steps(RUN) if pid_of(step) == killed.pid]
     assert killed.steps_on_disk == resumed.steps_kept == len(kept) == 10
     assert resumed.steps_run == len([step for step in store.steps(RUN) if pid_of(step) == resumed.pid]) == 4
@@ -108,15 +108,15 @@ def test_no_step_was_paid_for_twice_once_it_was_recorded(store: everstep.Store) 
 
 
 def test_the_answer_is_that_of_a_run_in_a_process_of_its_own_that_nobody_disturbed(played: Played, store: everstep.Store) -> None:
-    compared = played.facts.compared
+    compared = played.figures.compared
     assert compared.answer == compared.undisturbed_answer == store.load(RUN)["answer"]
     assert store.load(RUN) == store.load(UNDISTURBED)
     assert {pid_of(step) for step in store.steps(UNDISTURBED)} == {compared.pid}
-    assert compared.pid not in (played.facts.killed.pid, played.facts.resumed.pid, os.getpid())
+    assert compared.pid not in (played.figures.killed.pid, played.figures.resumed.pid, os.getpid())
 
 
 def test_the_fork_decided_otherwise_and_shares_what_came_before(played: Played, store: everstep.Store) -> None:
-    forked = played.facts.forked
+    forked = played.figures.forked
     info = store.get(FORK)
     assert f"{info.parent}@{info.parent_number}" == forked.ref == store.checkpoint(f"{RUN}@{agent.DECISION}").ref
     assert (forked.steps_kept, forked.steps_run) == (11, 3)
@@ -124,33 +124,33 @@ def test_the_fork_decided_otherwise_and_shares_what_came_before(played: Played, 
         (c["path"], c["before"], c["after"]) for c in forked.changes
     ]
     assert store.load(FORK)["choice"] == "solar panels" != store.load(RUN)["choice"]
-    assert forked.answer == store.load(FORK)["answer"] != played.facts.compared.answer
+    assert forked.answer == store.load(FORK)["answer"] != played.figures.compared.answer
 
 
 def test_the_bytes_are_counted_and_less_than_full_copies(played: Played, store: everstep.Store) -> None:
-    sizes = played.facts.sizes
+    sizes = played.figures.sizes
     states = [store.load(one.ref) for run in store.runs() for one in store.checkpoints(run.id, limit=None)]
     assert sizes.checkpoints == len(states)
     assert sizes.full_copies == sum(len(json.dumps(state, ensure_ascii=False).encode()) for state in states)
     assert sizes.stored == sum(run.stored_bytes for run in store.runs()) < sizes.full_copies / 3
-    assert played.facts.whole is store.verify("full").ok is True
+    assert played.figures.whole is store.verify("full").ok is True
 
 
-def test_the_text_says_the_same_as_the_facts(played: Played) -> None:
-    text, facts = played.text, played.facts
+def test_the_text_says_the_same_as_the_figures(played: Played) -> None:
+    text, figures = played.text, played.figures
     assert re.findall(r"^(\d)  ", text, flags=re.MULTILINE) == list("12345")
-    assert f"kill -9 {facts.killed.pid}" in text
-    assert f"{facts.resumed.tokens_saved:,} tokens, ${facts.resumed.cost_saved:.4f}" in text
+    assert f"kill -9 {figures.killed.pid}" in text
+    assert f"{figures.resumed.tokens_saved:,} tokens, ${figures.resumed.cost_saved:.4f}" in text
     assert text.count("✓ judge#") == 5
-    assert text.count(facts.compared.answer) >= 3
+    assert text.count(figures.compared.answer) >= 3
     assert "NO" not in text
     assert max(map(len, text.partition("Everything is still there")[0].splitlines())) <= 80
     assert "\x1b" not in text
 
 
 def test_every_command_that_is_printed_works_as_it_is_printed(played: Played) -> None:
-    assert len(played.facts.commands) >= 5
-    for command in played.facts.commands:
+    assert len(played.figures.commands) >= 5
+    for command in played.figures.commands:
         assert f"  {command}" in played.text.splitlines()
         done = subprocess.run(command, shell=True, env=ENVIRONMENT, input="runs\n", capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, command + done.stdout + done.stderr
@@ -160,7 +160,7 @@ def test_every_command_that_is_printed_works_as_it_is_printed(played: Played) ->
 def test_every_command_that_is_printed_parses(played: Played) -> None:
     from everstep.cli.main import group
 
-    for command in played.facts.commands:
+    for command in played.figures.commands:
         words = shlex.split(command)
         words = words[words.index("everstep") + 1 :]
         found = group.get_command(click.Context(group), words[0])

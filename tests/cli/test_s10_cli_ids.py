@@ -63,7 +63,7 @@ def content(shop: Shop) -> Any:
         backend, row = store.backend, store.backend.run(STORED)
         assert row is not None
         records = [backend.records(info.id, 1, 1_000) for info in store.runs()]
-        return row, records, backend.tags(STORED), backend.letters(STORED), backend.pruned(STORED), store.stats()["records"]
+        return row, records, backend.tags(STORED), backend.messages(STORED), backend.pruned(STORED), store.stats()["records"]
 
 
 def words(name: str, given: str) -> list[str]:

@@ -249,7 +249,7 @@ def test_a_terminal_has_a_live_table(farm: Shop) -> None:
         assert re.search(pattern, during), (pattern, during)
     assert during.count("imported") == screen.text.count("imported") == 1
     assert re.search(r"SIGINT: drained\nStopped: 2 taken, 1 succeeded, 1 released\n\Z", screen.text), screen.text
-    assert farm.json("show", "s1")["place"]["ready"] is not None
+    assert farm.json("show", "s1")["queue_entry"]["ready"] is not None
 
 
 def test_a_table_is_never_larger_than_its_terminal(farm: Shop) -> None:
@@ -286,9 +286,9 @@ def test_colours_are_for_those_who_want_them_and_a_dumb_terminal_gets_lines(farm
 def test_a_schedule_that_is_due_is_fired_by_a_worker(farm: Shop) -> None:
     farm.pipe("schedule", "often", "quick", "bo", "--cron", "0 0 1 1 *", *IMPORT).ok()
     with farm.open() as store:
-        text = store.backend.fact("schedule:often")
+        text = store.backend.get_property("schedule:often")
         assert text is not None
-        store.backend.set_fact("schedule:often", json.dumps({**json.loads(text), "next": 1_704_067_200_000_000}))
+        store.backend.set_property("schedule:often", json.dumps({**json.loads(text), "next": 1_704_067_200_000_000}))
     told = events(farm.pipe("worker", *IMPORT, "--until-idle").ok().out)
     assert [one["data"]["schedule"] for one in told if one["event"] == "fired"] == ["often"]
     assert "succeeded" in named(told)

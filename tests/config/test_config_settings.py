@@ -126,7 +126,7 @@ def test_a_bad_value_names_file_line_key_value_and_what_is_allowed(name: str, va
     error = caught.value
     assert isinstance(error, InvalidArgument)
     assert error.code == "E105"
-    assert error.place == "everstep.toml:4"
+    assert error.location == "everstep.toml:4"
     assert error.key == name
     assert error.message.startswith(f"everstep.toml:4: {name} = ")
     assert "allowed: " in error.message or "needs event and call" in error.message

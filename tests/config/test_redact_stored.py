@@ -225,7 +225,7 @@ def test_an_answer_that_does_not_fit_once_it_is_masked_is_refused(store: everste
     assert store.resume("w").result == {"other": 1}
 
 
-def test_forks_letters_and_reasons_are_masked(store: everstep.Store) -> None:
+def test_forks_messages_and_reasons_are_masked(store: everstep.Store) -> None:
     with store.run("r", state={"n": 1}) as run:
         run.checkpoint()
     store.fork("r", id="a", edit={"password": WORD, "text": KEY})
@@ -247,7 +247,7 @@ def test_forks_letters_and_reasons_are_masked(store: everstep.Store) -> None:
     assert_nothing_leaked()
 
 
-def test_letters_of_a_process_that_masks_nothing_are_masked_when_they_are_recorded(store: everstep.Store) -> None:
+def test_messages_of_a_process_that_masks_nothing_are_masked_when_they_are_recorded(store: everstep.Store) -> None:
     @everstep.workflow
     def skipping() -> Any:
         said = everstep.gate("first")

@@ -17,7 +17,7 @@ import everstep
 from everstep.backends.sqlite.files.create import discard, remove_unfinished, unfinished
 from everstep.backends.sqlite.leases import WorkerLocks
 from everstep.errors import LeaseHeld, StoreError, StoreFailed, StoreFull
-from everstep.runtime.engine.leases import Keeper
+from everstep.runtime.engine.leases import LeaseKeeper
 from harness.faults.disk import errors, full
 
 PARTS = 3
@@ -109,13 +109,13 @@ def test_a_run_that_was_left_on_a_full_disk_is_free_for_others_when_there_is_spa
 def given_back_later(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Wait until the store has given back what it owes."""
     done = threading.Event()
-    settle = Keeper._settle
+    settle = LeaseKeeper._settle
 
-    def noted(self: Keeper, run: str) -> None:
+    def noted(self: LeaseKeeper, run: str) -> None:
         settle(self, run)
         done.set()
 
-    monkeypatch.setattr(Keeper, "_settle", noted)
+    monkeypatch.setattr(LeaseKeeper, "_settle", noted)
     return lambda: (done.clear(), done.wait(30))
 
 

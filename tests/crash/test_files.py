@@ -78,9 +78,9 @@ def test_a_listing_that_believes_its_index_is_caught(bench: Bench) -> None:
         ("garbage for a WAL", DETECTED, "RolledBack"),
         ("garbage for the index of the WAL", SAME, ""),
         ("zeros for the index of the WAL", SAME, ""),
-        ("the witness of another store", SAME, ""),
-        ("no witness", SAME, ""),
-        ("garbage for a witness", SAME, ""),
+        ("the rollback guard of another store", SAME, ""),
+        ("no rollback guard", SAME, ""),
+        ("garbage for a rollback guard", SAME, ""),
     ],
 )
 def test_files_that_do_not_belong_together(bench: Bench, name: str, kind: str, said: str) -> None:
@@ -134,5 +134,5 @@ def test_no_damage_to_files_is_read_as_what_was_saved(memory_folder: Path) -> No
     assert count.detected > 900
 
 
-def test_a_store_without_a_witness_is_caught_going_back(memory_folder: Path) -> None:
+def test_a_store_without_a_rollback_guard_is_caught_going_back(memory_folder: Path) -> None:
     assert files.canary(memory_folder)

@@ -22,7 +22,7 @@ def bench(module_folder: Path) -> Bench:
 
 def test_the_sample_has_something_of_everything(bench: Bench) -> None:
     assert len(bench.closed[""]) >= 64 << 10
-    assert bench.frames.kinds() == {"record", "chunk", "letter", "base"}
+    assert bench.frames.kinds() == {"record", "chunk", "message", "base"}
     put(bench.killed, bench.path)
     with everstep.open(bench.path) as store:
         reads = reads_of(store)
@@ -55,21 +55,21 @@ def test_the_reads_that_a_flip_can_touch_are_all_that_it_touches(bench: Bench) -
         assert kind in (SAME, DETECTED), (number, said)
 
 
-def test_a_store_whose_witness_is_torn_opens_as_ever(bench: Bench) -> None:
-    in_file, in_wal, in_witness, _ = flips.sizes(bench)
+def test_a_store_whose_rollback_guard_is_torn_opens_as_ever(bench: Bench) -> None:
+    in_file, in_wal, in_guard, _ = flips.sizes(bench)
     first = in_file + in_wal
-    assert {flips.flip(bench, number) for number in range(first, first + in_witness)} == {(SAME, "")}
+    assert {flips.flip(bench, number) for number in range(first, first + in_guard)} == {(SAME, "")}
 
 
 def test_a_run_never_takes_an_answer_that_nobody_gave(bench: Bench) -> None:
-    """A letter is read by the run that it is for; that is a write, which the harness does not try."""
+    """A message is read by the run that it is for; that is a write, which the harness does not try."""
     random = Random(5)
     for _ in range(40):
         put(bench.closed, bench.path)
         with closing(apsw.Connection(str(bench.path))) as connection:
-            ((body, run),) = connection.execute("SELECT body, run FROM letters JOIN runs ON pk = run WHERE id = 'waits'").fetchall()
+            ((body, run),) = connection.execute("SELECT body, run FROM messages JOIN runs ON pk = run WHERE id = 'waits'").fetchall()
             bad = flips.flipped(body, random.randrange(len(body) * 8))
-            connection.execute("UPDATE letters SET body = ? WHERE run = ?", (bad, run))
+            connection.execute("UPDATE messages SET body = ? WHERE run = ?", (bad, run))
             assert connection.changes() == 1
         with everstep.open(bench.path) as store:
             with pytest.raises(Damaged):

@@ -173,17 +173,17 @@ def test_a_run_that_is_gone_or_back_is_found_out(played: Path) -> None:
     assert "run 'gone' was deleted" in verdict
 
 
-def test_a_place_that_is_lost_or_left_behind_is_found_out(memory_folder: Path) -> None:
+def test_a_queue_entry_that_is_lost_or_left_behind_is_found_out(memory_folder: Path) -> None:
     workload = Workload(memory_folder)
     with workload.open() as store:
         workload.enqueue(store, 0)
     assert told(memory_folder) == "as promised"
     done = Entry("done", "end", "job-1")
-    assert "wrong: run 'job-1' has ended and still has a place" in told(memory_folder, done)
+    assert "wrong: run 'job-1' has ended and still has a queue entry" in told(memory_folder, done)
     connection = apsw.Connection(str(workload.path))
     connection.execute("DELETE FROM tasks WHERE priority = 0")
     connection.close()
-    assert told(memory_folder) == "lost: the place of 'job-1'"
+    assert told(memory_folder) == "lost: the queue entry of 'job-1'"
     assert "no entry in queue 'jobs'" in str(judge(memory_folder, go_on=False))
 
 

@@ -9,14 +9,14 @@ from harness.faults.machine import machine
 
 
 @pytest.mark.parametrize("seed", [0, 1000])
-def test_whatever_is_called_in_whatever_order_the_store_holds_what_the_ledger_says(seed: int) -> None:
+def test_whatever_is_called_in_whatever_order_the_store_holds_what_the_model_says(seed: int) -> None:
     count = Count("machine")
     machine.drive(machine.Near, machine.SHORT * 9 // 20, seed, count, None)
     assert count.tried >= machine.SHORT * 9 // 20
     assert count.bad == 0, str(count)
 
 
-def test_a_process_that_is_killed_between_calls_and_inside_them_leaves_what_the_ledger_says() -> None:
+def test_a_process_that_is_killed_between_calls_and_inside_them_leaves_what_the_model_says() -> None:
     count = Count("machine")
     machine.drive(machine.Far, machine.SHORT // 10, 0, count, None)
     assert count.tried >= machine.SHORT // 10

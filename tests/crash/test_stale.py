@@ -25,7 +25,7 @@ def of_tree(bench: Bench, name: str) -> list[int]:
     put(bench.closed, bench.path)
     with closing(apsw.Connection(str(bench.path))) as connection:
         pages = {page - 1 for (page,) in connection.execute("SELECT pageno FROM dbstat WHERE name = ?", (name,))}
-    return [number for number, (_, page) in enumerate(stale.places(bench)) if page in pages]
+    return [number for number, (_, page) in enumerate(stale.old_pages(bench)) if page in pages]
 
 
 def test_S2_a_run_row_of_an_older_page_is_refused_and_nothing_is_saved_behind_it(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_S2_no_stale_page_is_read_as_the_newest(memory_folder: Path) -> None:
     [
         ("everstep.backends.sqlite.rows.refuse_stale", "runs"),
         ("everstep.backends.sqlite.reader.prove_tags", "tags"),
-        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "letters"),
-        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "facts"),
+        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "messages"),
+        ("everstep.backends.sqlite.agreement.Agreement.prove_rows", "properties"),
         ("everstep.backends.sqlite.agreement.Agreement.prove_ids", "sqlite_autoindex_runs_1"),
     ],
 )

@@ -55,7 +55,7 @@ class Array:
 
 
 PARTS = {
-    "chunks": 1, "run_tags": 2, "run_meta": 2, "tags": 4, "letters": 8, "feed": 16, "pruned": 32, "bases": 32, "tombstones": 64, "facts": 128,
+    "chunks": 1, "run_tags": 2, "run_meta": 2, "tags": 4, "messages": 8, "feed": 16, "pruned": 32, "bases": 32, "tombstones": 64, "properties": 128,
     "tasks": 256, "starts": 256, "ticks": 256,
 }  # fmt: skip
 
@@ -256,12 +256,12 @@ class Store:
         for t in tombstones:
             names = "pk id key family created_at at head_seq head_digest checkpoints"
             assert sha256(pack([t[name] for name in names.split()])).digest() == t["check"]
-        facts = self.table("facts")
-        for fact in facts:
-            assert sha256(pack([fact["name"], fact["value"]])).digest() == fact["check"]
-        parts = [*runs, *tags, *self.table("letters"), *marks, *bases, *tombstones, *facts]
+        properties = self.table("properties")
+        for found in properties:
+            assert sha256(pack([found["name"], found["value"]])).digest() == found["check"]
+        parts = [*runs, *tags, *self.table("messages"), *marks, *bases, *tombstones, *properties]
         total = sum(int.from_bytes(part["check"], "big") for part in parts) % 2**256
-        forgotten = [pk for fact in facts if fact["name"].startswith("deleted:") for pk in listed(fact["value"])]
+        forgotten = [pk for found in properties if found["name"].startswith("deleted:") for pk in listed(found["value"])]
         assert sorted([*(part["pk"] for part in [*runs, *tombstones]), *forgotten]) == list(range(1, manifest["next"]))
         assert manifest["total"] == total.to_bytes(32, "big")
         assert manifest["runs"] == len(runs)
@@ -385,9 +385,9 @@ class Store:
         ]
 
 
-def listed(places: str) -> list[int]:
+def listed(pks: str) -> list[int]:
     """The numbers in a text such as 2-4,8."""
-    parts = [part.split("-") for part in places.split(",")]
+    parts = [part.split("-") for part in pks.split(",")]
     return [pk for part in parts for pk in range(int(part[0]), int(part[-1]) + 1)]
 
 

@@ -15,7 +15,7 @@ from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.records import ZERO, shift
 from harness.faults import format_0
 
-CHECKED = ["runs", "tags", "letters", "pruned", "bases", "tombstones", "facts"]
+CHECKED = ["runs", "tags", "messages", "pruned", "bases", "tombstones", "properties"]
 """The tables whose checks make up the manifest's sum."""
 
 

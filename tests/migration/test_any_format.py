@@ -19,7 +19,7 @@ from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files import parts, store_file
 from everstep.errors import Damaged, EverstepError, NotAStore, ReadOnly, RolledBack, StoreBusy
-from everstep.testing.rows import new_letter, new_run, next_commit
+from everstep.testing.rows import new_message, new_run, next_commit
 from harness.faults import format_0
 
 
@@ -63,7 +63,7 @@ def test_the_migrated_store_is_written_on_and_the_feed_goes_on(frozen: Frozen, o
     backend = SqliteBackend(old)
     row = backend.run(name := "plain")
     assert row is not None
-    commit = next_commit(row, letters=(new_letter(row, "new", 5),))
+    commit = next_commit(row, messages=(new_message(row, "new", 5),))
     backend.commit(commit)
     backend.commit(Commit(new := new_run("new"), None))
     backend.commit(next_commit(new))

@@ -26,12 +26,12 @@ from pathlib import Path
 
 import everstep
 
-LEDGER = Path(__file__).with_name("ledger")
+EFFECTS = Path(__file__).with_name("effects")
 
 
 def work(step):
     run = everstep.current()
-    with LEDGER.open("a") as out:
+    with EFFECTS.open("a") as out:
         out.write(f"{run.id} {step}\\n")
     time.sleep(0.02)
     return step

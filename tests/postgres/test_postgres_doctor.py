@@ -147,7 +147,7 @@ def test_a_store_whose_tables_are_damaged_is_looked_at_to_the_end(place: str, se
         run.checkpoint()
     schema = place.rpartition("=")[2]
     server.execute(f"UPDATE \"{schema}\".manifest SET total = 'NaN' WHERE bucket = 1", url=database)
-    server.execute(f'DROP TABLE "{schema}".facts', url=database)
+    server.execute(f'DROP TABLE "{schema}".properties', url=database)
     found = looked_at(place)
     assert (found["manifest"].level, found["verify"].level) == ("bad", "bad")
     assert found["size"].level == "ok"

@@ -16,7 +16,7 @@ from everstep.ids import new_id
 from everstep.testing.postgres import Server
 
 TABLES = (
-    "format", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "letters", "pruned", "bases", "tombstones", "facts", "workers",
+    "format", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "messages", "pruned", "bases", "tombstones", "properties", "workers",
     "feed_new", "feed", "counters", "feed_end", "manifest",
 )  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_a_role_can_call_no_function_of_another(tenants: tuple[Tenant, Tenant], 
     )
     assert len(found) > 10
     with psycopg.connect(ours.address, autocommit=True) as connection:
-        for call in ("settle_feed(5)", "durably()", "now_us()", "set_fact(0::smallint, 'a', 'b', 'c')", "count(0::smallint, 1)"):
+        for call in ("settle_feed(5)", "durably()", "now_us()", "set_property(0::smallint, 'a', 'b', 'c')", "count(0::smallint, 1)"):
             with pytest.raises(pg.InsufficientPrivilege):
                 connection.execute(f'SELECT "{theirs.schema}".{call}'.encode())
         with pytest.raises(pg.InsufficientPrivilege):

@@ -45,7 +45,7 @@ say("done"); backend.close()
         out, _ = process.communicate(timeout=120)
         assert (process.returncode, out) == (0, "done\n")
     backend = open_backend(place)
-    assert backend.manifest().runs == backend.manifest().places == backend.feed_end() == 20
+    assert backend.manifest().runs == backend.manifest().created == backend.feed_end() == 20
     census = backend.census()
     assert (census.total, census.found_runs) == (census.found_total, 20)
     backend.close()

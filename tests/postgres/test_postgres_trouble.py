@@ -16,7 +16,7 @@ from everstep.records import ZERO, Pruned, RunRow, record_fault
 from everstep.testing.conformance.reclaim import cut
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.postgres import Server
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 create, advance = Suite.create, Suite.advance
 
@@ -46,7 +46,7 @@ def test_a_commit_whose_wire_is_cut_happens_once(backend: Backend, wire: Proxy, 
     row = create(backend, "r", checkpoints=1)
     for n in range(5):
         wire.cut = where
-        row = advance(backend, row, bytes([n]), tags=(f"t{n}",), letters=(new_letter(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
+        row = advance(backend, row, bytes([n]), tags=(f"t{n}",), messages=(new_message(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
     assert wire.cuts == 5
     prove(backend, row)
     assert [record.body for record in backend.records("r", 2, 9)] == [bytes([n]) for n in range(5)]
@@ -59,7 +59,7 @@ def test_a_run_whose_creation_lost_its_wire_exists_once_and_is_ours(backend: Bac
     wire.cut = where
     row = create(backend, "r")
     prove(backend, row)
-    assert backend.manifest().places == 2
+    assert backend.manifest().created == 2
     with pytest.raises(RunExists):
         create(backend, "r")
 
@@ -104,7 +104,7 @@ def test_a_whole_batch_is_settled(backend: Backend, wire: Proxy, where: str) -> 
 def test_everything_else_that_writes_is_done_once_as_well(backend: Backend, wire: Proxy, where: str) -> None:
     row = create(backend, "r", checkpoints=3)
     wire.cut = where
-    assert backend.post(new_letter(row, "a"), "r") is True
+    assert backend.post(new_message(row, "a"), "r") is True
     wire.cut = where
     row = backend.acquire("r", new_worker())
     assert row.epoch == 1
@@ -115,12 +115,12 @@ def test_everything_else_that_writes_is_done_once_as_well(backend: Backend, wire
     backend.prune(asked)
     assert backend.pruned("r") == asked.now
     wire.cut = where
-    backend.set_fact("f", "1")
+    backend.set_property("f", "1")
     wire.cut = where
     now = backend.run("r")
     assert now is not None
     backend.delete(now)
-    assert (backend.run("r"), len(backend.tombstones()), backend.fact("f")) == (None, 1, "1")
+    assert (backend.run("r"), len(backend.tombstones()), backend.get_property("f")) == (None, 1, "1")
     assert wire.cuts == 6
     census = backend.census()
     assert census.total == census.found_total
@@ -187,7 +187,7 @@ def test_a_commit_is_one_round_trip_and_so_are_many(backend: Backend, wire: Prox
     row = create(backend, "r", checkpoints=1)
     before = wire.requests
     for n in range(10):
-        row = advance(backend, row, b"x", tags=("t",), letters=(new_letter(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
+        row = advance(backend, row, b"x", tags=("t",), messages=(new_message(row, f"{n}"),), chunks=((bytes([n]) * 32, b"c"),))
     assert wire.requests == before + 10
     assert backend._writer._lock.take(backend)  # type: ignore[attr-defined]
     left = threading.Semaphore(0)
@@ -273,7 +273,7 @@ def test_a_refused_creation_is_refused_also_when_asked_twice(backend: Backend, w
         wire.cut = where
         with pytest.raises(RunExists):
             backend.commit(Commit(new_run("r"), None))
-    assert backend.manifest().places == 1
+    assert backend.manifest().created == 1
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800"], ids=["refused-by-the-server", "refused-by-the-driver"])
@@ -302,7 +302,7 @@ def test_a_value_that_cannot_be_stored_fails_its_own_commit_and_no_other_of_its_
 
 def wanted(name: str) -> Commit:
     row = new_run(name, status="queued", workflow="w")
-    return Commit(row, None, letters=[new_letter(row, START, 1)], task=Task("q"))
+    return Commit(row, None, messages=[new_message(row, START, 1)], task=Task("q"))
 
 
 def test_W8_hundreds_of_runs_are_created_in_one_round_trip(backend: Backend, wire: Proxy) -> None:
@@ -310,7 +310,7 @@ def test_W8_hundreds_of_runs_are_created_in_one_round_trip(backend: Backend, wir
     before = wire.requests
     assert backend.create([wanted(f"n{n}") for n in range(300)]) == [True] * 300
     assert wire.requests <= before + 20  # sent without waiting: large ones go in parts, while the answers to the first come back
-    assert len(backend.places()) == 300
+    assert len(backend.queue_entries()) == 300
 
 
 @pytest.mark.parametrize("where", ["request", "reply"])
@@ -320,5 +320,5 @@ def test_W8_runs_whose_creation_lost_its_connection_are_created_once(backend: Ba
         wire.cut = where
         assert backend.create([wanted(f"{where}{n}.{m}") for m in range(20)]) == [True] * 20
     assert wire.cuts == 5
-    assert len(backend.places()) == 100
+    assert len(backend.queue_entries()) == 100
     assert backend.manifest().runs == 101

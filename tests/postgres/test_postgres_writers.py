@@ -16,7 +16,7 @@ from everstep.errors import Conflict, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow
 from everstep.testing.conformance.suite import Suite
 from everstep.testing.postgres import Server
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 create, advance = Suite.create, Suite.advance
 
@@ -41,7 +41,7 @@ except Exception as error: say(type(error).__name__)
 def whole(backend: Backend) -> None:
     census = backend.census()
     assert (census.total, census.runs) == (census.found_total, census.found_runs)
-    assert census.places == census.found_runs + census.tombstones
+    assert census.created == census.found_runs + census.tombstones
     assert backend.check() == []
 
 
@@ -133,7 +133,7 @@ def test_exactly_one_of_a_hundred_creates_an_id(place: str) -> None:
 
     with ThreadPoolExecutor(100) as pool:
         assert sum(pool.map(race, range(100))) == 1
-    assert handles[0].manifest().places == 1
+    assert handles[0].manifest().created == 1
     whole(handles[0])
     for handle in handles:
         handle.close()
@@ -206,7 +206,7 @@ def test_whoever_posts_does_not_wait_for_whoever_commits(server: Server, place: 
     schema = place.rpartition("schema=")[2]
     with psycopg.connect(database) as other:
         other.execute(f'UPDATE "{schema}".runs SET stored = stored WHERE id = %s'.encode(), ("r",))
-        assert backend.post(new_letter(row), "r") is True
+        assert backend.post(new_message(row), "r") is True
         other.rollback()
     backend.close()
 

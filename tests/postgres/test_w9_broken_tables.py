@@ -19,7 +19,7 @@ from harness.faults.machine.api_calls import uses
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 SINGLE = ["format", "counters", "feed_end", "manifest"]
 TABLES = [
-    *SINGLE, "runs", "run_tags", "run_meta", "records", "chunks", "tags", "letters", "pruned", "bases", "tombstones", "facts", "workers", "tasks",
+    *SINGLE, "runs", "run_tags", "run_meta", "records", "chunks", "tags", "messages", "pruned", "bases", "tombstones", "properties", "workers", "tasks",
     "orders", "starts", "ticks", "feed_new", "feed",
 ]  # fmt: skip
 DAMAGES = {
@@ -29,7 +29,13 @@ DAMAGES = {
     "column": "ALTER TABLE everstep.{table} RENAME COLUMN {column} TO other",
 }
 ALL = [(table, damage) for table in TABLES for damage in DAMAGES]
-QUICK = [*((table, "truncate") for table in SINGLE), ("runs", "drop"), ("records", "truncate"), ("facts", "rename"), ("tasks", "column")]
+QUICK = [
+    *((table, "truncate") for table in SINGLE),
+    ("runs", "drop"),
+    ("records", "truncate"),
+    ("properties", "rename"),
+    ("tasks", "column"),
+]
 
 
 @everstep.workflow

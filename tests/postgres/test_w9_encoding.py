@@ -79,7 +79,7 @@ def test_W9_a_function_that_sets_another_encoding_does_not_spoil_the_commit_of_i
         assert [step.name for step in store.steps(NAME)] == [STEP + "日"]
 
 
-def test_W9_a_ledger_in_another_database_speaks_UTF8(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_W9_a_result_table_in_another_database_speaks_UTF8(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     url = server.database()
 

@@ -62,9 +62,9 @@ def test_a_run_that_was_enqueued_waits_and_can_be_looked_at(store: everstep.Stor
     assert (handle.status, handle.new, handle.queue, str(handle)) == ("queued", True, "mail", handle.id)
     (info,) = store.runs(status="queued")
     assert (info.id, info.workflow, info.meta) == (handle.id, "queued_double", {"queue": "mail"})
-    place = store.backend.place(handle.id)
-    assert place is not None
-    assert (place.task.queue, place.task.priority, place.task.key, place.task.dedupe) == ("mail", 3, "k", "d")
+    entry = store.backend.queue_entry(handle.id)
+    assert entry is not None
+    assert (entry.task.queue, entry.task.priority, entry.task.key, entry.task.dedupe) == ("mail", 3, "k", "d")
     assert handle.wait(0).status == "queued"
     assert ran == []
 
@@ -147,7 +147,7 @@ def test_a_run_that_waits_for_an_answer_goes_on_with_it(store: everstep.Store, w
     handle = store.enqueue(ask_first)
     while handle.status != "waiting":
         pass
-    assert store.enqueue(queued_double, 4).wait(30).result == 8  # the only place of the worker is free meanwhile
+    assert store.enqueue(queued_double, 4).wait(30).result == 8  # the only entry of the worker is free meanwhile
     store.answer(handle.id, "boss", "yes")
     assert handle.wait(30).result == "yes"
     assert worker.counts.waiting == 1
@@ -158,7 +158,7 @@ def test_a_failed_run_is_tried_again_as_its_retry_says(store: everstep.Store, wo
     assert store.enqueue(third_time, "t").wait(30).result == 3
     failed = store.enqueue(breaks).wait(30)
     assert (failed.status, type(failed.error)) == ("failed", ValueError)
-    assert store.backend.places() == []
+    assert store.backend.queue_entries() == []
 
 
 def test_cancelling_and_pausing_a_run_that_waits_in_a_queue(store: everstep.Store, work: Any) -> None:
@@ -175,7 +175,7 @@ def test_inside_a_run_it_is_a_step_and_is_not_done_again(store: everstep.Store, 
     stores["s"] = store
     outer = store.start(delegates, "s", 3, id="outer")
     assert outer.status == "waiting"
-    inner = sorted(place.run for place in store.backend.places("inner"))
+    inner = sorted(entry.run for entry in store.backend.queue_entries("inner"))
     assert len(inner) == 3
     store.answer("outer", "boss", "yes")
     assert sorted(store.resume("outer").result) == inner

@@ -32,7 +32,7 @@ def queued_login(user: str, *, password: str) -> str:
 def test_a_damaged_schedule_and_damaged_orders_keep_nobody_from_working(
     store: everstep.Store, work: Any, heard: list[Any], tmp_path: Any
 ) -> None:
-    store.backend.set_fact(PREFIX + "bad", "no JSON")
+    store.backend.set_property(PREFIX + "bad", "no JSON")
     broken = tmp_path / "broken.db"
     broken.write_bytes(b"no database at all" * 100)
     work(store, orders_in=[broken])
@@ -49,16 +49,18 @@ def test_a_worker_that_ends_when_it_is_idle_does_not_wait_for_what_it_does_not_k
 
 def test_a_schedule_that_was_left_for_years_is_fired_at_once(store: everstep.Store) -> None:
     store.schedule("often", queued_thrice, 1, cron="* * * * *")
-    said = json.loads(store.backend.fact(PREFIX + "often") or "")
-    store.backend.set_fact(PREFIX + "often", json.dumps({**said, "next": 1_500_000_000_000_000 // 60_000_000 * 60_000_000}))
+    said = json.loads(store.backend.get_property(PREFIX + "often") or "")
+    store.backend.set_property(PREFIX + "often", json.dumps({**said, "next": 1_500_000_000_000_000 // 60_000_000 * 60_000_000}))
     now = clock.now_us()
     (fired,) = fire(store, now)
     assert fire(store, now) == []
     (plan,) = store.schedules()
     assert 0 < plan.next.timestamp() - now / 1e6 <= 60
-    store.backend.set_fact(PREFIX + "often", json.dumps({**said, "missed": "all", "next": now // 60_000_000 * 60_000_000 - 300_000_000}))
+    store.backend.set_property(
+        PREFIX + "often", json.dumps({**said, "missed": "all", "next": now // 60_000_000 * 60_000_000 - 300_000_000})
+    )
     assert len(fire(store, now)) == 5  # the newest of the six was fired before
-    store.backend.set_fact(
+    store.backend.set_property(
         PREFIX + "often", json.dumps({**said, "missed": "skip", "next": 1_500_000_000_000_000 // 60_000_000 * 60_000_000})
     )
     assert fire(store, now) == []
@@ -78,14 +80,14 @@ def test_what_a_schedule_remembers_is_masked_as_all_that_is_stored(tmp_path: Pat
 def test_a_schedule_that_is_changed_at_the_moment_it_is_fired_stays_changed(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.schedule("changed", queued_thrice, 1, cron="* * * * *")
     now = clock.now_us() + 60_000_000
-    note = store.backend.set_fact
+    note = store.backend.set_property
 
     def change_first(name: str, value: str | None) -> None:
-        monkeypatch.setattr(store.backend, "set_fact", note)
+        monkeypatch.setattr(store.backend, "set_property", note)
         store.schedule("changed", queued_thrice, 2, cron="30 4 * * *")
         note(name, value)
 
-    monkeypatch.setattr(store.backend, "set_fact", change_first)
+    monkeypatch.setattr(store.backend, "set_property", change_first)
     assert len(fire(store, now)) == 1
     (plan,) = store.schedules()
     assert (plan.cron, plan.input) == ("30 4 * * *", ((2,), {}))
@@ -109,7 +111,7 @@ def test_what_was_fired_is_forgotten_with_the_schedule(store: everstep.Store) ->
     (first,) = fire(store, now)
     (plan,) = store.schedules()
     store.unschedule("fired")
-    assert store.backend.facts() == {}
+    assert store.backend.properties() == {}
     store.schedule("fired", queued_thrice, 1, cron="* * * * *")
     assert store.schedules()[0].next <= plan.next
     assert fire(store, now) == []  # of that time there is a run

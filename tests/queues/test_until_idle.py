@@ -88,7 +88,7 @@ def test_F2_more_runs_are_due_than_fit_at_once(store: everstep.Store) -> None:
 
 
 def test_F2_runs_that_this_worker_cannot_take_hold_up_neither_it_nor_others(store: everstep.Store) -> None:
-    """As many as it has places, and due before the others."""
+    """As many as it has slots, and due before the others."""
     for n in range(3):
         flow = everstep.workflow(name="f2-unknown")(lambda: everstep.gate("ok"))
         store.start(flow, id=f"u{n}")

@@ -43,9 +43,9 @@ class Maker:
     def program(self) -> Node:
         return self._seq(0)
 
-    def _name(self, letter: str) -> str:
+    def _name(self, message: str) -> str:
         self._names += 1
-        return f"{letter}{self._names}"
+        return f"{message}{self._names}"
 
     def _seq(self, depth: int) -> Node:
         return Node("seq", parts=tuple(self._node(depth) for _ in range(self._dice.randint(1, 3 if depth else 4))))

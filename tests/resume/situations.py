@@ -114,11 +114,11 @@ def _copied(data: Any) -> Any:
     made = memory.Data(data.seal)
     with data.lock:
         for name, run in data.runs.items():
-            parts = {"tags": dict(run.tags), "letters": dict(run.letters), "bases": dict(run.bases), "pruned": run.pruned}
-            made.runs[name] = memory.Run(run.place, run.row, records=list(run.records), **parts)
-        made.chunks, made.facts, made.tombstones = dict(data.chunks), dict(data.facts), list(data.tombstones)
+            parts = {"tags": dict(run.tags), "messages": dict(run.messages), "bases": dict(run.bases), "pruned": run.pruned}
+            made.runs[name] = memory.Run(run.pk, run.row, records=list(run.records), **parts)
+        made.chunks, made.properties, made.tombstones = dict(data.chunks), dict(data.properties), list(data.tombstones)
         made.feed, made.fed = list(data.feed[: data.fed]), data.fed
-        made.writes, made.total, made.last, made.places = data.writes, data.total, data.last, data.places
+        made.writes, made.total, made.last, made.created = data.writes, data.total, data.last, data.created
     return made
 
 
@@ -174,7 +174,7 @@ def drive(store: everstep.Store, flow: Any, world: World, id: str = "r", most: i
 def answer_all(store: everstep.Store) -> None:
     """Answer the open gates of all runs."""
     for run in store.runs(status="waiting"):
-        posted = {letter.name for letter in store.backend.letters(run.id)}
+        posted = {message.name for message in store.backend.messages(run.id)}
         for gate in store.gates(run.id):
             if gate.open and f"answer:{gate.address}" not in posted:
                 store.answer(run.id, gate.address, f"yes to {gate.name}")

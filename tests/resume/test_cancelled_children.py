@@ -415,7 +415,7 @@ def test_F1_a_child_that_its_caller_leaves_behind_is_cancelled(store: everstep.S
 
 
 def test_F1_a_cancellation_that_comes_while_the_run_is_being_left_is_obeyed(store: everstep.Store) -> None:
-    """The lease is still held, and no later step would read the letter."""
+    """The lease is still held, and no later step would read the message."""
 
     @everstep.workflow(name="f1-ask")
     def ask() -> Any:

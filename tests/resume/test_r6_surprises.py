@@ -91,7 +91,7 @@ def test_R6_cancelling_a_parent_wakes_nothing(store: everstep.Store) -> None:
 
 
 def test_R6_a_child_cancelled_while_its_driver_is_dead_wakes_its_parent(store: everstep.Store) -> None:
-    """The cancellation waits as a letter, and is done by whoever opens the child next."""
+    """The cancellation waits as a message, and is done by whoever opens the child next."""
     store.start(family("sync", True), id="p")
     row = store.backend.run("p.r6-child.0")
     assert row is not None

@@ -17,7 +17,7 @@ import everstep
 from everstep.backends.contract.core import Commit, Committed
 from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
-from everstep.records import Letter
+from everstep.records import Message
 from everstep.runtime.engine import journal_writer
 from everstep.runtime.engine.journal_writer import JournalWriter
 from everstep.runtime.run import attempt_of
@@ -642,7 +642,7 @@ def test_a_forged_answer_is_damaged(store: everstep.Store, said: Any) -> None:
     store.start(forged, id="r")
     row = store.backend.run("r")
     assert row is not None
-    store.backend.post(Letter.make(row.key, "answer:g#0", 1, 1, store.framer.wrap(encode(said))), "r")
+    store.backend.post(Message.make(row.key, "answer:g#0", 1, 1, store.framer.wrap(encode(said))), "r")
     assert isinstance(store.resume("r").error, Damaged)
 
 

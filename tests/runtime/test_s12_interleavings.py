@@ -272,7 +272,7 @@ def test_S12_no_step_is_recorded_in_another_run(capsys: pytest.CaptureFixture[st
 def test_S12_the_search_catches_a_plain_context_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     plain: Callable[[], Any] = frame.get
     for module in (owner, step_options, workflow, enqueue.owner):
-        monkeypatch.setattr(module, "place", plain, raising=False)
+        monkeypatch.setattr(module, "current_frame", plain, raising=False)
     caught = 0
     for seed in range(15):
         try:

@@ -110,7 +110,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any]]] = [
     ("audit", lambda store: store.gc()),
     ("audit", lambda store: store.prune(everstep.Retention(keep_last=1))),
     ("reclaim", lambda store: store.delete("r")),
-    ("facts", lambda store: store.set_retention(everstep.Retention(keep_last=1))),
+    ("properties", lambda store: store.set_retention(everstep.Retention(keep_last=1))),
     ("queues", lambda store: store.enqueue(double, 1)),
     ("queues", lambda store: store.queues()),
 ]

@@ -99,7 +99,7 @@ def fill(store: everstep.Store, folder: Path) -> None:
         store.enqueue(child, 21, id="ordered", connection=connection)
     connection.close()
     with store.run("paying") as run:
-        add = everstep.step(transactional=folder / "ledger.db")(_pay)
+        add = everstep.step(transactional=folder / "results.db")(_pay)
         add(5)
 
 
@@ -191,10 +191,10 @@ def _plain_frames(path: Path, folder: Path | None) -> None:
     connection = apsw.Connection(str(path))
     parts.attach(connection)
     frames = connection.execute(
-        "SELECT body FROM records WHERE body IS NOT NULL UNION ALL SELECT frame FROM chunks UNION ALL SELECT body FROM letters "
+        "SELECT body FROM records WHERE body IS NOT NULL UNION ALL SELECT frame FROM chunks UNION ALL SELECT body FROM messages "
         "UNION ALL SELECT body FROM bases"
     ).fetchall()
-    schedules = connection.execute("SELECT value FROM facts WHERE name LIKE 'schedule:%'").fetchall()
+    schedules = connection.execute("SELECT value FROM properties WHERE name LIKE 'schedule:%'").fetchall()
     connection.close()
     found = [frame for (frame,) in frames if frame != bytes(9)] + [b64decode(json.loads(str(text))["input"]) for (text,) in schedules]
     assert len(found) > 50

@@ -66,8 +66,8 @@ def fingerprint(store: everstep.Store) -> Any:
     backend, row = store.backend, store.backend.run(STORED)
     assert row is not None
     return (
-        row, backend.records(STORED, 1, 1_000), backend.tags(STORED), backend.letters(STORED), backend.place(STORED), backend.pruned(STORED),
-        backend.holder(row), {name: value for name, value in backend.facts().items() if STORED in name},
+        row, backend.records(STORED, 1, 1_000), backend.tags(STORED), backend.messages(STORED), backend.queue_entry(STORED), backend.pruned(STORED),
+        backend.holder(row), {name: value for name, value in backend.properties().items() if STORED in name},
     )  # fmt: skip
 
 

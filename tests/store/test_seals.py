@@ -27,13 +27,13 @@ SEALED = {
     "make",
     "of",
     "unknown",
-    "fact_check",
+    "property_check",
     "tag_check",
     "make_record",
     "record_fault",
     "chain",
-    "fact_values",
-    "fact_from",
+    "property_values",
+    "property_from",
 }
 """Names of records.py and of rows that take a seal."""
 
@@ -136,7 +136,7 @@ def test_nobody_without_the_key_can_make_a_digest(tmp_path: Path) -> None:
         assert record_fault(ZERO, first, row.key) is not None
         for table, things in (
             ("tags", store.backend.tags("loop")),
-            ("letters", store.backend.letters("queued")),
+            ("messages", store.backend.messages("queued")),
             ("pruned", [store.backend.pruned("loop")]),
         ):
             assert things, table
@@ -195,7 +195,7 @@ def test_no_call_in_the_library_leaves_the_seal_to_its_default() -> None:
 
 def _takes_seal(call: ast.Call) -> bool:
     match call.func:
-        case ast.Attribute(value=ast.Name(id="Tag" | "Letter" | "Pruned" | "Base" | "Tombstone"), attr="make" | "of" | "unknown"):
+        case ast.Attribute(value=ast.Name(id="Tag" | "Message" | "Pruned" | "Base" | "Tombstone"), attr="make" | "of" | "unknown"):
             return True
         case ast.Attribute(attr="digest" | "sealed", value=value):
             return not (isinstance(value, ast.Call) or "hash" in ast.unparse(value) or ast.unparse(value) == "digest")

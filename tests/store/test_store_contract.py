@@ -709,7 +709,7 @@ def test_stats_count(store: everstep.Store) -> None:
     assert stats["runs"] == 1
     assert stats["records"] >= 5
     assert stats["record_bytes"] > 0
-    assert set(stats) == {"runs", "records", "chunks", "letters", "record_bytes", "chunk_bytes", "file_bytes"}
+    assert set(stats) == {"runs", "records", "chunks", "messages", "record_bytes", "chunk_bytes", "file_bytes"}
 
 
 def test_a_closed_store_says_so(store: everstep.Store) -> None:

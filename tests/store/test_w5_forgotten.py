@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 import everstep
-from everstep.backends import deleted_places
+from everstep.backends import deleted_pks
 from everstep.backends.sqlite.feed import FeedWriter, length, proven, trim
 from everstep.clock import clock
 from everstep.errors import HistoryChanged, NotFound
@@ -59,10 +59,10 @@ def test_W5_the_tombstones_of_deleted_runs_go_after_a_week(store: everstep.Store
     store.gc()
     if not store.url.startswith("postgresql"):  # a server notes the time of a deletion by its own clock
         assert [stone.id for stone in store.backend.tombstones()] == ["r5"]
-        assert store.backend.facts(deleted_places.PREFIX) == {deleted_places.name_of(0): "2-4,8,12"}
+        assert store.backend.properties(deleted_pks.PREFIX) == {deleted_pks.name_of(0): "2-4,8,12"}
     proof(store)
     forget(store, later)
-    assert store.backend.facts(deleted_places.PREFIX) == {deleted_places.name_of(0): "2-4,6,8,12"}
+    assert store.backend.properties(deleted_pks.PREFIX) == {deleted_pks.name_of(0): "2-4,6,8,12"}
     proof(store)
 
 
@@ -171,9 +171,9 @@ def placed(rows: list[tuple[int, bytes]], alive: set[int]) -> dict[int, tuple[in
 
 
 @pytest.mark.parametrize("numbers", [[], [5], [1, 2, 3], [1, 3, 5, 6], list(range(1, 4097))])
-def test_W5_places_are_written_as_ranges(numbers: list[int]) -> None:
-    packed = deleted_places.pack(numbers)
-    assert [place for part in deleted_places.unpack(packed) for place in part] == numbers
-    assert deleted_places.count([packed]) == len(numbers)
-    assert deleted_places.joined(packed, [7]) == deleted_places.pack({*numbers, 7})
+def test_W5_pks_are_written_as_ranges(numbers: list[int]) -> None:
+    packed = deleted_pks.pack(numbers)
+    assert [pk for part in deleted_pks.unpack(packed) for pk in part] == numbers
+    assert deleted_pks.count([packed]) == len(numbers)
+    assert deleted_pks.joined(packed, [7]) == deleted_pks.pack({*numbers, 7})
     assert len(packed) < 40

@@ -45,7 +45,7 @@ report: Any = everstep.workflow(_report, name="tests.repair.report", version=1)
 
 
 def fill(store: everstep.Store) -> None:
-    """Loops over bases and deltas, workflows that have ended and that wait, a fork, tags, letters, a pruned and a deleted run, and runs in a queue."""
+    """Loops over bases and deltas, workflows that have ended and that wait, a fork, tags, messages, a pruned and a deleted run, and runs in a queue."""
     with store.run("loop", tags=["prod"], note="a loop", meta={"who": "me"}, session="monday") as run:
         run.state["lines"] = [text(i, 300) for i in range(60)]
         for n in range(1, 24):
@@ -97,7 +97,7 @@ class RunTruth:
     pruned: set[int]
     notes: dict[int, Any]
     tags: set[tuple[str, int]]
-    letters: set[str]
+    messages: set[str]
     steps: dict[int, tuple[str, str, Any]]
 
 
@@ -121,9 +121,9 @@ class Truth:
                     pruned.add(number)
             notes = {c.number: (c.note, c.meta, c.at) for c in store.checkpoints(row.id, limit=1000)}
             tags = {(tag.name, tag.number) for tag in store.backend.tags(row.id)}
-            letters = {letter.name for letter in store.backend.letters(row.id)}
+            messages = {message.name for message in store.backend.messages(row.id)}
             steps = {step.seq: (step.address, step.status, step.result) for step in store.steps(row.id)}
-            truth.runs[row.id] = RunTruth(row, states, pruned, notes, tags, letters, steps)
+            truth.runs[row.id] = RunTruth(row, states, pruned, notes, tags, messages, steps)
         return truth
 
 
@@ -221,11 +221,11 @@ class Judge:
             self.faults.append(f"{name}: tags that there never were: {tags - run.tags}")
         if run.tags - tags and not self._said((name, "tag"), (name, "end")):
             self.faults.append(f"{name}: tags are gone: {run.tags - tags}")
-        letters = {letter.name for letter in store.backend.letters(name)} - {"pause"}
-        if letters - run.letters:
-            self.faults.append(f"{name}: letters that there were not: {letters - run.letters}")
-        if run.letters - letters and not self._said((name, "letter"), (name, "row")):
-            self.faults.append(f"{name}: letters are gone: {run.letters - letters}")
+        messages = {message.name for message in store.backend.messages(name)} - {"pause"}
+        if messages - run.messages:
+            self.faults.append(f"{name}: messages that there were not: {messages - run.messages}")
+        if run.messages - messages and not self._said((name, "message"), (name, "row")):
+            self.faults.append(f"{name}: messages are gone: {run.messages - messages}")
 
     def _steps(self, store: everstep.Store, name: str, run: RunTruth) -> None:
         steps = {step.seq: (step.address, step.status, step.result) for step in store.steps(name)}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.codec.frame import Framer
-from everstep.records import ZERO, Base, Letter, Pruned, Record, Tag, Tombstone, make_record
+from everstep.records import ZERO, Base, Message, Pruned, Record, Tag, Tombstone, make_record
 from everstep.store.repair.bit_flips import Healer
 from everstep.testing.rows import new_run
 
@@ -21,7 +21,7 @@ ROW = new_run("a run", tags=("x", "yz"), note="a note", meta='{"a":1}', session=
 THINGS: list[Any] = [
     ROW,
     Tag.make(KEY, "milestone", 7, 1_700_000_000_000_000),
-    Letter.make(KEY, "answer:gate#0", 1_700_000_000_000_000, 1, b"\x01\x00letter"),
+    Message.make(KEY, "answer:gate#0", 1_700_000_000_000_000, 1, b"\x01\x00message"),
     Pruned.make(KEY, [(3, 9), (12, 12)], 555, 1, [(2, 4)]),
     Base.make(KEY, 3, 5, b"\x01\x00base"),
     Tombstone.of(4, ROW, 99),

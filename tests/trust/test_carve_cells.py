@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everstep.backends.sqlite.recovery.carve import Carver
-from everstep.backends.sqlite.recovery.cells import cell_at, columns, places, rows_in, strays, varint
+from everstep.backends.sqlite.recovery.cells import cell_at, cell_starts, columns, rows_in, strays, varint
 from everstep.backends.sqlite.recovery.pages import Pages
 
 
@@ -48,14 +48,14 @@ def test_rows_of_every_size_are_read_from_the_pages_as_they_were_written(page_si
 def test_rows_of_tables_without_rowid_are_read_from_inner_pages_too(page_size: int, tmp_path: Path) -> None:
     rng = random.Random(1)
     rows = [
-        (1 + i % 7, f"letter {i}", i or None, i, rng.randbytes(16), rng.randbytes(rng.choice((9, 2000))), rng.randbytes(32))
+        (1 + i % 7, f"message {i}", i or None, i, rng.randbytes(16), rng.randbytes(rng.choice((9, 2000))), rng.randbytes(32))
         for i in range(500)
     ]
     script = "CREATE TABLE t (run INTEGER, name TEXT, due INTEGER, at INTEGER, key BLOB, body BLOB, c BLOB, PRIMARY KEY (run, name)) WITHOUT ROWID"
     database(tmp_path / "a.db", page_size, script, rows)
     pages = Pages(str(tmp_path / "a.db"), str(tmp_path / "p"))
     carver = Carver(pages)
-    found = {values for run in range(1, 8) for live, values in carver.rows("letters", run) if live}
+    found = {values for run in range(1, 8) for live, values in carver.rows("messages", run) if live}
     assert found == set(rows)
     pages.close()
 
@@ -104,7 +104,7 @@ def test_no_bytes_make_the_reader_of_pages_fail(page: tuple[bytes, bool]) -> Non
     data, first = page
     list(rows_in(data, first, 512))
     list(strays(data, 512))
-    kind, starts = places(data, first)
+    kind, starts = cell_starts(data, first)
     for at in starts:
         cell_at(data, at, kind, 512)
 
@@ -116,7 +116,7 @@ def test_noise_has_cells_to_read() -> None:
     @settings(max_examples=100)
     @given(pages_of_noise())
     def look(page: tuple[bytes, bool]) -> None:
-        kind, starts = places(*page)
+        kind, starts = cell_starts(*page)
         read.extend(cell_at(page[0], at, kind, 512) is not None for at in starts)
 
     look()

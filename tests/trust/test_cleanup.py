@@ -81,10 +81,10 @@ def test_a_policy_is_not_inherited_by_the_next_run_of_that_id(store: everstep.St
     store.delete("a")
     short(store, "a")
     assert store.get_retention("a") is None
-    assert store.backend.fact("retention/run/a") is not None
+    assert store.backend.get_property("retention/run/a") is not None
     store.delete("a")
     store.cleanup()
-    assert store.backend.fact("retention/run/a") is None
+    assert store.backend.get_property("retention/run/a") is None
 
 
 def test_what_makes_no_sense_is_refused(places: Any) -> None:
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused(places: Any) -> None:
             places.open(**options)
     with pytest.raises(InvalidArgument):
         store.cleanup(seconds=-1)
-    store.backend.set_fact("retention", '{"keep_lots": 1}')
+    store.backend.set_property("retention", '{"keep_lots": 1}')
     with pytest.raises(Damaged, match="not a valid retention"):
         store.prune()
     assert store.prune(Retention(keep_last=1)).dropped == 1
@@ -123,7 +123,7 @@ def test_a_dry_run_changes_nothing_and_says_exactly_what_will_be(store: everstep
     foreseen = store.cleanup(policy, dry_run=True)
     assert fingerprint(store) == before
     assert store.backend.manifest().writes == writes
-    assert store.backend.fact("cleanup.last") is None
+    assert store.backend.get_property("cleanup.last") is None
     assert {run.run for run in foreseen.deleted} == {"old", "old-fork"}
     size = stored(store)
     done = store.cleanup(policy)
@@ -363,14 +363,14 @@ def test_a_damaged_run_does_not_keep_the_others_from_being_cleaned(store: everst
     done = store.cleanup(Retention(keep_last=5, max_bytes=50_000))
     assert len(done.problems) == 2  # that nothing of it is pruned, and that nothing is freed
     assert {plan.run: bool(plan.dropped) for plan in done.pruned.runs} == {"a": False, "b": True}
-    assert json.loads(store.backend.fact("cleanup.last") or "")["problems"] == 2
+    assert json.loads(store.backend.get_property("cleanup.last") or "")["problems"] == 2
 
 
 def test_the_last_time_is_remembered(store: everstep.Store, clock: FakeClock) -> None:
     assert last_time(store.backend) is None
     short(store, "r", 30)
     done = store.cleanup(Retention(keep_last=1))
-    said = json.loads(store.backend.fact("cleanup.last") or "")
+    said = json.loads(store.backend.get_property("cleanup.last") or "")
     assert said == {
         "at": 1_794_744_000_000_000, "complete": True, "deleted": 0, "dropped": done.pruned.dropped, "freed": done.freed,
         "given_back": done.given_back, "problems": 0,
@@ -413,10 +413,10 @@ def test_it_is_done_by_itself_when_it_is_due(places: Any, clock: FakeClock, sche
 def test_one_that_was_broken_off_is_gone_on_with(places: Any, clock: FakeClock) -> None:
     assert cleanups(places, "daily") > 0
     store = places.open()
-    said = json.loads(store.backend.fact("cleanup.last") or "")
-    store.backend.set_fact("cleanup.last", json.dumps({**said, "complete": False}))
+    said = json.loads(store.backend.get_property("cleanup.last") or "")
+    store.backend.set_property("cleanup.last", json.dumps({**said, "complete": False}))
     assert cleanups(places, "daily") > 0
-    store.backend.set_fact("cleanup.last", "no JSON")
+    store.backend.set_property("cleanup.last", "no JSON")
     assert cleanups(places, "daily") > 0
     assert cleanups(places, "daily") == 0
 

@@ -22,7 +22,7 @@ LABELS = {
 }  # fmt: skip
 """What says nothing about the data: when a chunk was last written, and who wrote last."""
 TABLES = (
-    "bases", "chunks", "counters", "facts", "feed", "feed_end", "feed_new", "letters", "manifest", "pruned", "records", "run_meta", "run_tags",
+    "bases", "chunks", "counters", "properties", "feed", "feed_end", "feed_new", "messages", "manifest", "pruned", "records", "run_meta", "run_tags",
     "runs", "tags", "tombstones",
 )  # fmt: skip
 
@@ -160,7 +160,7 @@ def test_repair_writes_over_nothing_and_leaves_nothing_where_it_fails(place: str
 
 def test_a_store_that_lost_whole_tables_still_gives_the_rest(server: Server, whole: tuple[str, Truth], tmp_path: Path) -> None:
     url, truth = whole
-    for table in ("format", "feed", "tags", "letters", "chunks", "manifest", "facts"):
+    for table in ("format", "feed", "tags", "messages", "chunks", "manifest", "properties"):
         with copy_of(server, url) as copy:
             ask(copy, "DROP TABLE everstep.{t}", t=table)
             target = tmp_path / f"{table}.db"
@@ -180,8 +180,8 @@ RECORDS, FULL = QUICK[1:], QUICK[2:]
 FOUND_BY: list[tuple[tuple[Depth, ...], str]] = [
     *((QUICK, statement) for statement in (
         "UPDATE everstep.runs SET note = 'other' WHERE pk = 1", "DELETE FROM everstep.runs WHERE pk = 1", "UPDATE everstep.tags SET at = at + 1",
-        "DELETE FROM everstep.letters", "UPDATE everstep.tombstones SET id = 'x'", "UPDATE everstep.facts SET value = 'x'",
-        "UPDATE everstep.pruned SET freed = freed + 1", "DELETE FROM everstep.bases", "UPDATE everstep.counters SET places = places + 1",
+        "DELETE FROM everstep.messages", "UPDATE everstep.tombstones SET id = 'x'", "UPDATE everstep.properties SET value = 'x'",
+        "UPDATE everstep.pruned SET freed = freed + 1", "DELETE FROM everstep.bases", "UPDATE everstep.counters SET created = created + 1",
         "UPDATE everstep.manifest SET runs = runs + 1 WHERE bucket = 0", "UPDATE everstep.runs SET head_seq = head_seq - 1 WHERE pk = 1",
     )),
     *((RECORDS, statement) for statement in (

@@ -27,7 +27,7 @@ from everstep.store.verify.full_copy_estimate import shown_size
 from everstep.testing.clock import FakeClock
 
 NAMES = [
-    "system", "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "witness", "manifest", "clock",
+    "system", "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "rollback guard", "manifest", "clock",
     "unfinished runs", "leases", "size", "verify", "cleanup",
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ def store(path: Path) -> Iterator[everstep.Store]:
 
 
 def checkup(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, **health: Any) -> Checkup:
-    """What the doctor says if the backend tells these facts about itself."""
+    """What the doctor says if the backend reports this about itself."""
     told = store.backend.health() | health
     with monkeypatch.context() as patch:
         patch.setattr(store.backend, "health", lambda: told)
@@ -79,7 +79,7 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         found = store.doctor()
     assert found["file system"].level == "warn"
     assert {finding.name for finding in found} == set(NAMES) - {
-        "system", "engine", "journal mode", "sync", "permissions", "free space", "free pages", "witness",
+        "system", "engine", "journal mode", "sync", "permissions", "free space", "free pages", "rollback guard",
     }  # fmt: skip
 
 
@@ -107,8 +107,8 @@ def test_a_store_in_memory_is_looked_at_as_far_as_there_is_something_to_see() ->
         ("free pages", {"free_pages": 100_000, "pages": 200_000}, "warn", "410 MB of 819 MB"),
         ("free pages", {"free_pages": 1_000, "pages": 200_000}, "ok", "4.1 MB"),
         ("wal", {"wal_bytes": 400_000_000}, "warn", "400 MB"),
-        ("witness", {"seen": 12, "writes": 9}, "bad", "3 writes"),
-        ("witness", {"seen": None}, "ok", "has not recorded the store yet"),
+        ("rollback guard", {"seen": 12, "writes": 9}, "bad", "3 writes"),
+        ("rollback guard", {"seen": None}, "ok", "has not recorded the store yet"),
         ("writing", {"read_only": "it is on a disk that is read-only"}, "warn", "read-only"),
     ],
 )  # fmt: skip
@@ -272,18 +272,18 @@ def test_when_it_was_verified_is_said(store: everstep.Store) -> None:
 def test_a_verify_that_found_something_is_bad_until_it_finds_nothing(store: everstep.Store) -> None:
     grow(store, "r", 3)
     store.verify()
-    store.backend.set_fact("verify.full", json.dumps({"at": clock.now_us(), "ok": False, "problems": 3}))
+    store.backend.set_property("verify.full", json.dumps({"at": clock.now_us(), "ok": False, "problems": 3}))
     found = store.doctor()["verify"]
     assert (found.level, "with 3 problems" in found.sentence) == ("bad", True)
     store.verify("full")
     assert store.doctor()["verify"].level == "ok"
 
 
-@pytest.mark.parametrize("fact", ["", "no json", "[1]", '{"at": "yesterday"}', "null"])
-def test_a_fact_that_is_none_is_as_good_as_none(store: everstep.Store, fact: str) -> None:
+@pytest.mark.parametrize("text", ["", "no json", "[1]", '{"at": "yesterday"}', "null"])
+def test_a_property_that_cannot_be_read_counts_as_absent(store: everstep.Store, text: str) -> None:
     grow(store, "r", 2)
-    store.backend.set_fact("verify.full", fact)
-    store.backend.set_fact("cleanup.last", fact)
+    store.backend.set_property("verify.full", text)
+    store.backend.set_property("cleanup.last", text)
     found = store.doctor()
     assert found["verify"].sentence == "never verified"
     assert "clean-up has never run" in found["cleanup"].sentence

@@ -77,7 +77,7 @@ def judged(made: tuple[Path, Path, Truth], source: Path) -> tuple[Repaired, Path
     return done, target
 
 
-def place_of(path: Path, run: str) -> int:
+def pk_of(path: Path, run: str) -> int:
     return int(query(path, "SELECT pk FROM runs WHERE id = ?", run)[0][0])
 
 
@@ -93,7 +93,7 @@ def test_a_store_that_is_whole_comes_out_the_same(kind: int, made: tuple[Path, P
     assert done.ok
     assert done.lost == []
     assert "nothing was lost" in str(done)
-    tables = ("runs", "records", "tags", "letters", "pruned", "bases", "tombstones", "feed", "run_tags", "run_meta")
+    tables = ("runs", "records", "tags", "messages", "pruned", "bases", "tombstones", "feed", "run_tags", "run_meta")
     everstep.open(source, accept_older=True).close()  # merges the WAL, so that SQLite shows all of it
     for table in tables:
         assert query(target, f"SELECT * FROM {table} ORDER BY 1, 2") == query(source, f"SELECT * FROM {table} ORDER BY 1, 2"), table
@@ -218,8 +218,8 @@ def test_an_empty_store_comes_out_empty(tmp_path: Path) -> None:
 
 
 def test_a_lost_record_keeps_all_numbers_and_later_bases_keep_their_states(made: tuple[Path, Path, Truth], broken: Path) -> None:
-    place = place_of(broken, "loop")
-    [(gone,)] = query(broken, "SELECT id FROM records WHERE id >> 31 = ? AND kind = 'checkpoint' AND number = 10", place)
+    pk = pk_of(broken, "loop")
+    [(gone,)] = query(broken, "SELECT id FROM records WHERE id >> 31 = ? AND kind = 'checkpoint' AND number = 10", pk)
     [(digest,)] = query(broken, "SELECT digest FROM records WHERE id = ?", gone)
     tamper(broken, "DELETE FROM records WHERE id = ?", gone)
     erase(broken, digest)
@@ -239,8 +239,8 @@ def test_a_lost_record_keeps_all_numbers_and_later_bases_keep_their_states(made:
 
 
 def test_a_record_with_a_lost_body_loses_no_other_record(made: tuple[Path, Path, Truth], broken: Path) -> None:
-    place = place_of(broken, "loop")
-    [(gone, body)] = query(broken, "SELECT id, body FROM records WHERE id >> 31 = ? AND kind = 'step' LIMIT 1 OFFSET 5", place)
+    pk = pk_of(broken, "loop")
+    [(gone, body)] = query(broken, "SELECT id, body FROM records WHERE id >> 31 = ? AND kind = 'step' LIMIT 1 OFFSET 5", pk)
     tamper(broken, "UPDATE records SET body = ? WHERE id = ?", body[:-2] + bytes([body[-2] ^ 1, body[-1] ^ 1]), gone)
     erase(broken, body)
     done, _ = judged(made, broken)
@@ -248,9 +248,9 @@ def test_a_record_with_a_lost_body_loses_no_other_record(made: tuple[Path, Path,
 
 
 def test_a_row_that_is_lost_is_rebuilt_from_the_records(made: tuple[Path, Path, Truth], broken: Path) -> None:
-    place = place_of(broken, "loop")
-    key, check = query(broken, 'SELECT key, "check" FROM runs WHERE pk = ?', place)[0]
-    tamper(broken, "UPDATE runs SET stored = stored + 1, note = 'another' WHERE pk = ?", place)
+    pk = pk_of(broken, "loop")
+    key, check = query(broken, 'SELECT key, "check" FROM runs WHERE pk = ?', pk)[0]
+    tamper(broken, "UPDATE runs SET stored = stored + 1, note = 'another' WHERE pk = ?", pk)
     erase(broken, check)
     done, target = judged(made, broken)
     assert [loss.what for loss in done.lost if loss.run == "loop"] == ["row"]
@@ -280,7 +280,7 @@ def flip(path: Path, table: str, column: str, where: str) -> None:
     ("runs", ("id", "key", "note", "meta", "created_at", "head_seq", "head_digest", "checkpoints", "epoch", "check"), "pk = 1"),
     ("records", ("kind", "epoch", "at", "number", "note", "meta", "own", "labels", "digest", "body"), "id = (SELECT id FROM records WHERE kind = 'checkpoint' AND id >> 31 = 1 AND number = 8)"),
     ("tags", ("at", "key", "check"), "run = 1 AND number = 7"),
-    ("letters", ("at", "body", "check"), "run = (SELECT pk FROM runs WHERE id = 'waits')"),
+    ("messages", ("at", "body", "check"), "run = (SELECT pk FROM runs WHERE id = 'waits')"),
     ("pruned", ("freed", "check"), "1"),
     ("tombstones", ("id", "family", "head_seq", "check"), "1"),
 ])  # fmt: skip
@@ -363,10 +363,10 @@ def test_a_lost_tail_is_known_by_the_row_and_no_number_is_used_again(tmp_path: P
 
 
 def test_a_chunk_that_the_deltas_can_say_again_is_no_loss(made: tuple[Path, Path, Truth], broken: Path) -> None:
-    place = place_of(broken, "loop")
-    bases = query(broken, "SELECT id FROM records WHERE id >> 31 = ? AND kind = 'base' ORDER BY id", place)
+    pk = pk_of(broken, "loop")
+    bases = query(broken, "SELECT id FROM records WHERE id >> 31 = ? AND kind = 'base' ORDER BY id", pk)
     assert len(bases) > 3
-    family = query(broken, "SELECT family FROM runs WHERE pk = ?", place)[0][0]
+    family = query(broken, "SELECT family FROM runs WHERE pk = ?", pk)[0][0]
     chunks = query(broken, "SELECT digest, frame FROM chunks WHERE family = ? ORDER BY pk", family)
     newest = chunks[-3:]  # of a base in the middle or later, never of the first one
     for digest, frame in newest:
@@ -374,17 +374,17 @@ def test_a_chunk_that_the_deltas_can_say_again_is_no_loss(made: tuple[Path, Path
         erase(broken, frame[6:])
     done, target = judged(made, broken)
     assert lost(done, "checkpoint", "loop") == []
-    assert query(target, "SELECT count(*) FROM bases WHERE run = ?", place)[0][0] >= 1
+    assert query(target, "SELECT count(*) FROM bases WHERE run = ?", pk)[0][0] >= 1
 
 
 def test_a_step_whose_result_is_lost_pauses_the_run_and_runs_again_only_when_it_is_resumed(
     made: tuple[Path, Path, Truth], broken: Path
 ) -> None:
-    place = place_of(broken, "waits")
+    pk = pk_of(broken, "waits")
     [(digest, frame)] = query(
         broken,
         "SELECT digest, frame FROM chunks WHERE family = (SELECT family FROM runs WHERE pk = ?) ORDER BY length(frame) DESC LIMIT 1",
-        place,
+        pk,
     )
     tamper(broken, "DELETE FROM chunks WHERE digest = ?", digest)
     erase(broken, frame[6:])
@@ -394,7 +394,7 @@ def test_a_step_whose_result_is_lost_pauses_the_run_and_runs_again_only_when_it_
     with everstep.open(target) as store:
         assert store.get("waits").status == "waiting"
         assert store.wake() == []  # an answer lies there, but it is paused
-        assert "repaired" in str(store.backend.letters("waits"))
+        assert "repaired" in str(store.backend.messages("waits"))
         assert store.resume("waits").unwrap()["answer"] == "no"
         assert store.verify("full").ok
 
@@ -552,8 +552,8 @@ def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tu
         copy(broken, killed)
     data = bytearray(Path(f"{killed}-wal").read_bytes())
     assert data.count(key) > 3, "nothing is left of it anywhere: this proves nothing"
-    place = data.find(stone.check)
-    newest = max(i for i in range(len(data)) if data.startswith(stone.check, i)) if place >= 0 else -1
+    pk = data.find(stone.check)
+    newest = max(i for i in range(len(data)) if data.startswith(stone.check, i)) if pk >= 0 else -1
     assert newest > 0
     while (at := data.find(stone.check)) >= 0:
         data[at : at + 32] = bytes(32)
@@ -567,7 +567,7 @@ def test_a_deleted_run_does_not_come_back_even_if_its_tombstone_is_lost(made: tu
 
 def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them lies in a page that looks as if it were in use."""
-    from everstep.backends.sqlite.recovery.damaged import SqliteWreck
+    from everstep.backends.sqlite.recovery.damaged import DamagedSqliteStore
 
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
@@ -576,11 +576,11 @@ def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monke
         store.delete("other")
         with store.run("r", state={"n": 1}) as run:
             run.checkpoint()
-    monkeypatch.setattr(SqliteWreck, "places", lambda self, deep: [1, 2])
-    monkeypatch.setattr(SqliteWreck, "tombstones", lambda self, deep: [])
-    for name in ("rows", "records", "tags", "letters", "pruned", "bases"):
-        original = getattr(SqliteWreck, name)
-        monkeypatch.setattr(SqliteWreck, name, lambda self, place, *rest, original=original: original(self, 2, *rest))
+    monkeypatch.setattr(DamagedSqliteStore, "pks", lambda self, deep: [1, 2])
+    monkeypatch.setattr(DamagedSqliteStore, "tombstones", lambda self, deep: [])
+    for name in ("rows", "records", "tags", "messages", "pruned", "bases"):
+        original = getattr(DamagedSqliteStore, name)
+        monkeypatch.setattr(DamagedSqliteStore, name, lambda self, pk, *rest, original=original: original(self, 2, *rest))
     done, target = fixed(path)
     assert done.runs == 1
     assert query(target, "SELECT pk, id FROM runs") == [(2, "r")]
@@ -588,16 +588,16 @@ def test_of_two_runs_with_one_id_the_older_one_was_deleted(tmp_path: Path, monke
 
 
 def test_without_its_row_and_tombstone_a_run_is_listed_as_lost(made: tuple[Path, Path, Truth], broken: Path) -> None:
-    place = place_of(broken, "small-1")
-    tamper(broken, "DELETE FROM runs WHERE pk = ?", place)
-    tamper(broken, "DELETE FROM records WHERE id >> 31 = ?", place)
+    pk = pk_of(broken, "small-1")
+    tamper(broken, "DELETE FROM runs WHERE pk = ?", pk)
+    tamper(broken, "DELETE FROM records WHERE id >> 31 = ?", pk)
     done, target = judged(made, broken)
-    assert [(loss.what, loss.name) for loss in done.lost if loss.what == "run"] == [("run", f"number {place}")]
+    assert [(loss.what, loss.name) for loss in done.lost if loss.what == "run"] == [("run", f"number {pk}")]
     with everstep.open(target) as store:
-        places = store.backend.manifest().places
+        created = store.backend.manifest().created
         with store.run("new") as run:
             run.checkpoint()
-        assert place_of(target, "new") == places + 1 > place
+        assert pk_of(target, "new") == created + 1 > pk
 
 
 def test_tags_come_back_from_the_records_and_lost_ones_are_named(made: tuple[Path, Path, Truth], broken: Path) -> None:
@@ -620,17 +620,17 @@ def test_what_was_read_or_replaced_does_not_come_back_from_older_versions(tmp_pa
         store.answer("w", "editor", "yes")
         store.pause("w", "wait")
         store.resume("w")
-        names = {letter.name for letter in store.backend.letters("w")}
+        names = {message.name for message in store.backend.messages("w")}
         copy(path, killed)
     assert Path(f"{killed}-wal").read_bytes().count(b"pause") > 1, "nothing is left of it: this proves nothing"
     unprove(killed)
     done, target = fixed(killed)
     assert {loss.what for loss in done.lost} == {"manifest"}
     with everstep.open(target) as store:
-        assert {letter.name for letter in store.backend.letters("w")} == names
+        assert {message.name for message in store.backend.messages("w")} == names
         assert "pause" not in names
         assert store.get_retention() == everstep.Retention(keep_last=5)
-        assert set(store.backend.facts()) == {"retention"}
+        assert set(store.backend.properties()) == {"retention"}
 
 
 def test_an_old_wal_or_none_is_told_by_what_this_machine_has_seen(made: tuple[Path, Path, Truth], tmp_path: Path) -> None:
@@ -646,8 +646,8 @@ def test_an_old_wal_or_none_is_told_by_what_this_machine_has_seen(made: tuple[Pa
 def test_the_feed_keeps_its_positions_where_it_can_be_proven(made: tuple[Path, Path, Truth], broken: Path) -> None:
     with everstep.open(broken, accept_older=True) as store:
         before = [(e.position, e.run, e.seq) for e in store.events(limit=10_000)]
-    place = place_of(broken, "small-2")
-    tamper(broken, "UPDATE records SET body = x'0100c0' WHERE id = ?", place << 31 | 3)
+    pk = pk_of(broken, "small-2")
+    tamper(broken, "UPDATE records SET body = x'0100c0' WHERE id = ?", pk << 31 | 3)
     done, target = judged(made, broken)
     assert done.lost
     with everstep.open(target) as store:
@@ -694,14 +694,14 @@ def test_what_is_to_be_kept_is_taken_over_and_when_the_old_store_was_verified_is
     assert done.ok
     with everstep.open(target) as store:
         assert store.get_retention() == everstep.Retention(keep_last=5)
-        assert set(store.backend.facts()) == {"retention"}
+        assert set(store.backend.properties()) == {"retention"}
 
 
 def test_a_retention_that_is_damaged_is_not_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
         store.set_retention(everstep.Retention(keep_last=5))
-    tamper(path, "UPDATE facts SET value = replace(value, '5', '1')")
+    tamper(path, "UPDATE properties SET value = replace(value, '5', '1')")
     done, target = fixed(path)
     assert [loss.what for loss in done.lost] == ["manifest"]
     with everstep.open(target) as store:
@@ -730,8 +730,8 @@ def test_bytes_that_the_disk_does_not_give_are_counted(
 
 
 def test_what_is_lost_can_be_read_by_people(made: tuple[Path, Path, Truth], broken: Path) -> None:
-    place = place_of(broken, "pruned")
-    tamper(broken, "DELETE FROM records WHERE id >> 31 = ? AND (id & 2147483647) BETWEEN 10 AND 40", place)
+    pk = pk_of(broken, "pruned")
+    tamper(broken, "DELETE FROM records WHERE id >> 31 = ? AND (id & 2147483647) BETWEEN 10 AND 40", pk)
     done, _ = judged(made, broken)
     lines = str(done).splitlines()
     assert lines[0].startswith(f"repaired {broken} into ")
@@ -761,7 +761,7 @@ def test_the_sample_has_what_it_should_have(made: tuple[Path, Path, Truth]) -> N
         "small-0": "succeeded", "small-1": "succeeded", "small-2": "succeeded", "queued": "queued", "taken": "queued", "done": "succeeded",
     }  # fmt: skip
     assert truth["pruned"].pruned
-    assert truth["waits"].letters
+    assert truth["waits"].messages
     assert query(made[0], "SELECT count(*) FROM tasks") == [(2,)]
     assert query(made[0], "SELECT count(*) FROM bases")[0][0]
     assert query(made[0], "SELECT count(*) FROM records WHERE kind = 'base'")[0][0] > 10
@@ -803,7 +803,7 @@ def test_a_place_without_end_is_not_believed(tmp_path: Path) -> None:
     with everstep.open(path) as store, store.run("r", state={"n": 1}) as run:
         run.checkpoint()
     far = Tombstone.unknown(2**32 - 2, 1)
-    columns = (far.place, far.id, far.key, far.family, far.created_at, far.at, far.head_seq, far.head_digest, far.checkpoints, far.check)
+    columns = (far.pk, far.id, far.key, far.family, far.created_at, far.at, far.head_seq, far.head_digest, far.checkpoints, far.check)
     for statement in parts.TOMBSTONES.script.split(";"):
         tamper(path, statement)
     tamper(path, f"INSERT INTO tombstones VALUES ({', '.join('?' * 10)})", *columns)

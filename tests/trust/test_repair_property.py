@@ -98,7 +98,7 @@ def swapped_pages(path: Path, rng: random.Random) -> None:
 
 
 KEYS = {
-    "runs": "pk", "records": "id", "chunks": "pk", "tags": "run, name, number", "letters": "run, name", "manifest": "pk", "feed": "first",
+    "runs": "pk", "records": "id", "chunks": "pk", "tags": "run, name, number", "messages": "run, name", "manifest": "pk", "feed": "first",
     "tombstones": "pk", "pruned": "run", "bases": "run, number",
 }  # fmt: skip
 

@@ -118,7 +118,7 @@ def at_each_read(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, name: s
     return count
 
 
-READS = ("records", "chunks", "pruned", "bases", "tags", "letters", "tombstones", "chunk_sizes", "runs")
+READS = ("records", "chunks", "pruned", "bases", "tags", "messages", "tombstones", "chunk_sizes", "runs")
 
 
 def pruned_meanwhile(places: Any, monkeypatch: pytest.MonkeyPatch, read: str) -> Report:

@@ -47,9 +47,9 @@ QUICK: dict[str, Damage] = {
     ),
     "a tag that was moved": statement("UPDATE tags SET number = number + 1 WHERE name = 'early'"),
     "a tag that is gone": statement("DELETE FROM tags WHERE name = 'early'"),
-    "a letter": statement("UPDATE letters SET body = x'0100c3'"),
-    "a letter that is due at another time": statement("UPDATE letters SET due = 1"),
-    "a letter that is gone": statement("DELETE FROM letters"),
+    "a message": statement("UPDATE messages SET body = x'0100c3'"),
+    "a message that is due at another time": statement("UPDATE messages SET due = 1"),
+    "a message that is gone": statement("DELETE FROM messages"),
     "a prune mark": statement("UPDATE pruned SET freed = freed + 1"),
     "a prune mark that is gone": statement("DELETE FROM pruned"),
     "a prune mark of another run": statement(f"UPDATE pruned SET run = {LOOP}"),
@@ -61,8 +61,8 @@ QUICK: dict[str, Damage] = {
     "a tombstone too many": statement(
         'INSERT INTO tombstones SELECT pk + 100, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones'
     ),
-    "a fact": statement("UPDATE facts SET value = replace(value, '50', '5')"),
-    "a fact that is gone": statement("DELETE FROM facts"),
+    "a property": statement("UPDATE properties SET value = replace(value, '50', '5')"),
+    "a property that is gone": statement("DELETE FROM properties"),
     "the sum of the manifest": statement("UPDATE manifest SET total = zeroblob(32)"),
     "the count of the manifest": statement("UPDATE manifest SET runs = runs + 1"),
     "how many runs there ever were": statement("UPDATE manifest SET next = next + 1"),

@@ -72,7 +72,7 @@ def test_when_its_time_is_over_it_stops_and_says_how_far_it_came(filled: everste
     assert f"{report.runs} of 5 runs" in report.reached
     assert report.reached in str(report)
     assert 3.5 <= report.seconds < 6
-    assert json.loads(filled.backend.fact(f"verify.{depth}") or "")["complete"] is False
+    assert json.loads(filled.backend.get_property(f"verify.{depth}") or "")["complete"] is False
     again = filled.verify(depth, seconds=1e6)
     assert again.complete
     assert again.reached == ""
@@ -94,7 +94,7 @@ def test_what_was_found_before_the_time_was_over_is_reported(tmp_path: Path, fak
 def test_the_result_is_remembered(filled: everstep.Store, depth: Depth, fake_clock: FakeClock) -> None:
     report = filled.verify(depth)
     assert report.not_recorded is None
-    said = json.loads(filled.backend.fact(f"verify.{depth}") or "")
+    said = json.loads(filled.backend.get_property(f"verify.{depth}") or "")
     assert said["at"] == fake_clock.now_us()
     assert (said["ok"], said["complete"], said["problems"]) == (True, True, 0)
     assert (said["runs"], said["records"], said["chunks"]) == (report.runs, report.records, report.chunks)
@@ -107,7 +107,7 @@ def test_damage_is_remembered_as_long_as_the_file_itself_is_whole(tmp_path: Path
     tamper(path, "UPDATE records SET at = at + 1 WHERE number = 2")
     with everstep.open(path) as store:
         assert not store.verify("records").ok
-        said = json.loads(store.backend.fact("verify.records") or "")
+        said = json.loads(store.backend.get_property("verify.records") or "")
     assert (said["ok"], said["problems"] > 0) == (False, True)
 
 
@@ -128,7 +128,7 @@ def test_nothing_is_written_into_a_file_that_is_broken(tmp_path: Path) -> None:
                 assert "may be damaged" in (report.not_recorded or "")
             else:
                 assert report.ok  # it is nothing that these look at
-        assert store.backend.fact("verify.full") is None
+        assert store.backend.get_property("verify.full") is None
 
 
 def test_a_store_that_cannot_be_written_says_why_it_forgets(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_store_that_cannot_be_written_says_why_it_forgets(tmp_path: Path) -> N
         report = store.verify("full")
         assert report.ok
         assert report.not_recorded
-        assert store.backend.fact("verify.full") is None
+        assert store.backend.get_property("verify.full") is None
 
 
 def test_a_store_that_refuses_to_remember_is_still_verified(filled: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ def test_a_store_that_refuses_to_remember_is_still_verified(filled: everstep.Sto
     def refuse(name: str, value: str | None) -> None:
         raise ReadOnly("it cannot be written")
 
-    monkeypatch.setattr(filled.backend, "set_fact", refuse)
+    monkeypatch.setattr(filled.backend, "set_property", refuse)
     report = filled.verify()
     assert report.ok
     assert report.not_recorded == "it cannot be written"

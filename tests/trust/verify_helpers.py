@@ -21,7 +21,7 @@ DEPTHS: tuple[Depth, ...] = ("quick", "records", "full")
 
 
 def make(path: Path) -> None:
-    """A loop with tags, notes, meta and long results; a pruned run with added bases; a fork; gates and letters; a run that was deleted."""
+    """A loop with tags, notes, meta and long results; a pruned run with added bases; a fork; gates and messages; a run that was deleted."""
     with everstep.open(path) as store, many_bases():
         grow(store, "loop", 40, tags={3: "early", 20: "middle"}, note="a loop", meta={"team": "t", "size": 3.0})
         grow(store, "pruned", 60, tags={9: "one", 21: "two", 33: "three"})
@@ -38,7 +38,7 @@ def make(path: Path) -> None:
 
 @everstep.workflow
 def asking(question: str) -> str:
-    """Stops at a gate, with a letter in its box once that is answered."""
+    """Stops at a gate, with a message in its box once that is answered."""
     return str(everstep.gate("sure", ask=question))
 
 

@@ -47,7 +47,7 @@ def walks(first: str) -> Iterator[list[Walk]]:
         sys.setprofile(None)
 
 
-RARE = {"Transaction._read_manifest", "Transaction._find", "Transaction._count_letters"}
+RARE = {"Transaction._read_manifest", "Transaction._find", "Transaction._count_messages"}
 """After another connection wrote, or kept the writer out, the next batch reads again what was remembered: one function more, once."""
 
 

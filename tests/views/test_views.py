@@ -93,14 +93,14 @@ def test_pages_of_a_timeline_follow_each_other_and_can_be_followed(store: everst
     assert "custom:later" in [event.name for event in journal.timeline(store, mask, "r", after).events]
 
 
-def test_a_run_with_its_checkpoints_gates_forks_and_place(store: everstep.Store, mask: Masking) -> None:
+def test_a_run_with_its_checkpoints_gates_forks_and_queue_entry(store: everstep.Store, mask: Masking) -> None:
     fill(store, "r", 4)
     store.fork("r@2", "f")
     found = run.detail(store, mask, "r", checkpoints=2)
     assert [one.number for one in found.checkpoints] == [4, 3]
     assert [(one.id, one.parent_checkpoint, one.origin) for one in found.forks] == [("f", 2, "from r@2")]
-    assert (found.gates, found.place, found.task) == ((), None, None)
-    assert list(to_json(found)) == ["run", "checkpoints", "gates", "forks", "place"]
+    assert (found.gates, found.queue_entry, found.task) == ((), None, None)
+    assert list(to_json(found)) == ["run", "checkpoints", "gates", "forks", "queue_entry"]
     with pytest.raises(Waiting), store.run("g") as opened:
         opened.gate("ok", choices=["yes", "no"])
     [gate] = run.detail(store, mask, "g").gates
@@ -115,13 +115,18 @@ def queued() -> int:
 def test_the_task_of_a_queued_run_is_known_after_its_end(store: everstep.Store, mask: Masking) -> None:
     store.enqueue(queued, id="q", priority=3, key="k")
     before = run.detail(store, mask, "q")
-    assert before.place is not None
-    assert (before.place.queue, before.place.priority, before.place.key, before.place.worker) == ("default", 3, "k", None)
-    assert queues.place(store, mask, "q") == before.place
+    assert before.queue_entry is not None
+    assert (before.queue_entry.queue, before.queue_entry.priority, before.queue_entry.key, before.queue_entry.worker) == (
+        "default",
+        3,
+        "k",
+        None,
+    )
+    assert queues.queue_entry(store, mask, "q") == before.queue_entry
     store.resume("q")
     after = run.detail(store, mask, "q")
     assert after.run.status == "succeeded"
-    assert after.place is None
+    assert after.queue_entry is None
     assert after.task == before.task == queues.TaskView("default", 3, "k", None)
 
 

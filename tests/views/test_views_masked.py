@@ -81,7 +81,7 @@ VIEWS: dict[str, Callable[[everstep.Store, Masking], Any]] = {
     "outcome of a failure": lambda store, mask: outcome.outcome(store, mask, "failed"),
     "step": lambda store, mask: step.step(store, mask, "failed", "logs in"),
     "failed step": lambda store, mask: step.step(store, mask, "failed", "fails"),
-    "place": lambda store, mask: queues.place(store, mask, "queued"),
+    "queue_entry": lambda store, mask: queues.queue_entry(store, mask, "queued"),
     "schedules": lambda store, mask: queues.schedules(store, mask),
     "queues": lambda store, mask: queues.queues(store),
     "stats": lambda store, mask: stats.stats(store, None, 100, lambda done, of: None),

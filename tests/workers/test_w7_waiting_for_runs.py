@@ -1,4 +1,4 @@
-"""W7: a workflow that waits for a run that it enqueued gives its worker's place back."""
+"""W7: a workflow that waits for a run that it enqueued gives its worker's slot back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_W7_the_parent_is_waiting_and_says_for_what(store: everstep.Store, hands
     until(lambda: store.get("parent-leaf").status == "waiting" if store.backend.run("parent-leaf") else False)
     until(lambda: job.status == "waiting")
     assert job.wait(0).reason == "the end of run 'parent-leaf'"
-    assert store.backend.place("parent").worker is None  # type: ignore[union-attr]
+    assert store.backend.queue_entry("parent").worker is None  # type: ignore[union-attr]
     store.answer("parent-leaf", "leaf", "go")
     assert job.wait(60).unwrap()[:2] == ["succeeded", 1]
 
@@ -93,7 +93,7 @@ def test_W7_a_wait_times_out_and_a_replay_gives_the_same(store: everstep.Store, 
     assert forked.unwrap()[:2] == ["queued", None]
     row = store.backend.run("parent")
     assert row is not None
-    assert store.backend.letters("parent") == []
+    assert store.backend.messages("parent") == []
 
 
 def test_W7_a_lost_wake_up_is_made_up_for(store: everstep.Store, hands: Start, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_W7_outside_of_a_workflow_and_inside_a_step_it_blocks(store: everstep.St
 
 
 def test_W7_a_child_that_ends_while_its_caller_is_about_to_wait_wakes_it(store: everstep.Store, hands: Start, notes: Notes) -> None:
-    """Many at once: parents and children of two workers with few places each, and no wake-up is lost."""
+    """Many at once: parents and children of two workers with few slots each, and no wake-up is lost."""
     jobs = store.enqueue_many([{"args": [4]} for _ in range(6)], workflow="gather")
     for _ in range(2):
         hands("gather", "leaf", worker={"concurrency": 2})

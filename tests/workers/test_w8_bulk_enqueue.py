@@ -54,13 +54,13 @@ def test_W8_each_item_has_its_own_options_and_dedupe(store: everstep.Store) -> N
         ("mine", False),
         ("there", False),
     ]
-    place = store.backend.place("mine")
-    assert place is not None
-    assert place.task == ("b", 5, "k", "y")
-    later = store.backend.place(made[5].id)
+    entry = store.backend.queue_entry("mine")
+    assert entry is not None
+    assert entry.task == ("b", 5, "k", "y")
+    later = store.backend.queue_entry(made[5].id)
     assert later is not None
     assert later.ready is not None
-    assert later.ready > place.ready  # type: ignore[operator]
+    assert later.ready > entry.ready  # type: ignore[operator]
     assert store.enqueue_many([]) == []
 
 
@@ -125,7 +125,7 @@ def test_W8_the_command_reads_lines_and_enqueues_all_or_none(url: str, store: ev
     assert done.returncode == 0, done.stderr
     ids = done.stdout.split()
     assert ids[0] == "a"
-    assert [store.backend.place(id).task.queue for id in ids] == ["lines", "other"]  # type: ignore[union-attr]
+    assert [store.backend.queue_entry(id).task.queue for id in ids] == ["lines", "other"]  # type: ignore[union-attr]
     for bad in ('{"workflow": "count", "id": "b"}\nnonsense\n', '{"workflow": "count", "id": "b"}\n[]\n', '{"id": "b", "queues": 1}\n'):
         refused = enqueue(bad)
         assert refused.returncode == 2, refused.stderr
@@ -149,12 +149,12 @@ def test_W8_live_workers_are_listed_and_dead_ones_disappear(store: everstep.Stor
     assert store.workers() == []
     two = hands("held", worker={"queues": ["b"]})
     until(lambda: [worker.pid for worker in store.workers()] == [two.pid])
-    until(lambda: len(store.backend.facts("worker:")) == 1)
+    until(lambda: len(store.backend.properties("worker:")) == 1)
     two.signal(signal.SIGTERM)
     (tmp_path / "go").touch()
     two.actor.ended()
     assert store.workers() == []
-    assert store.backend.facts("worker:") == {}
+    assert store.backend.properties("worker:") == {}
 
 
 def test_W8_an_idle_worker_stays_listed_and_a_vanished_machine_leaves_with_its_lease(

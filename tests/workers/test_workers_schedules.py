@@ -127,7 +127,7 @@ def test_a_schedule_that_is_changed_goes_by_its_new_times_from_now_on(store: eve
     store.schedule("s", "count", 7, cron="0 * * * *", zone="Asia/Kolkata", queue="other")
     assert fired(store, NOON + 31 * MINUTE) == ["s-20260601T123000Z"]
     at_noon.advance(31 * 60)
-    assert store.backend.place("s-20260601T123000Z").task.queue == "other"  # type: ignore[union-attr]
+    assert store.backend.queue_entry("s-20260601T123000Z").task.queue == "other"  # type: ignore[union-attr]
     store.worker(queues=["other"]).run(until_idle=True)
     assert len(store.steps("s-20260601T123000Z")) == 7
 

@@ -165,14 +165,14 @@ def test_a_run_that_kills_five_workers_goes_to_dead_letter_and_the_others_go_on(
     for other in others:
         assert len(other.wait(60).unwrap()) == 2
     assert (notes.count("dies"), notes.count("before 0")) == (5, 1)
-    assert store.backend.places() == []
+    assert store.backend.queue_entries() == []
 
 
 def test_deaths_are_counted_anew_when_a_run_got_on(store: everstep.Store, hands: Start, notes: Notes) -> None:
     run = store.enqueue("deadly", id="deadly")
     for _ in range(2):
         assert hands("deadly", worker={"max_deaths": 3}).actor.ended() == -signal.SIGKILL
-    until(lambda: store.backend.free() or store.backend.place(run.id).worker is None)  # type: ignore[union-attr]
+    until(lambda: store.backend.free() or store.backend.queue_entry(run.id).worker is None)  # type: ignore[union-attr]
     store.skip(run.id, "die", None)
     one = hands("deadly", worker={"max_deaths": 3})
     assert run.wait(60).unwrap() == "lived"

@@ -62,9 +62,9 @@ def test_a_run_that_waits_can_be_cancelled_and_paused_and_leaves_its_queue(store
     store.answer(second.id, "ok", 1)
     assert store.enqueue("count", 1).wait(60).status == "succeeded"
     assert second.status == "waiting"
-    assert [place.run for place in store.backend.places()] == [second.id]
+    assert [entry.run for entry in store.backend.queue_entries()] == [second.id]
     assert store.resume(second.id).unwrap() == 1
-    assert store.backend.places() == []
+    assert store.backend.queue_entries() == []
 
 
 def test_until_idle_ends_when_nothing_goes_on_by_itself(store: everstep.Store, notes: Notes) -> None:

@@ -100,9 +100,9 @@ def _mixed(bench: Bench) -> list[tuple[str, Files]]:
         ("garbage for a WAL", killed | {"-wal": garbage}),
         ("garbage for the index of the WAL", killed | {"-shm": garbage}),
         ("zeros for the index of the WAL", killed | {"-shm": bytes(32 << 10)}),
-        ("the witness of another store", killed | {"-seen": other["-seen"]}),
-        ("no witness", {"": killed[""], "-wal": killed["-wal"]}),
-        ("garbage for a witness", killed | {"-seen": garbage[:32]}),
+        ("the rollback guard of another store", killed | {"-seen": other["-seen"]}),
+        ("no rollback guard", {"": killed[""], "-wal": killed["-wal"]}),
+        ("garbage for a rollback guard", killed | {"-seen": garbage[:32]}),
     ]
 
 
@@ -149,14 +149,14 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
         bench = Bench(sample, folder / "bench")
         tried(count, damage, list(_chosen(bench, deep, seed)), bench, sample if deep else None, folder, progress)
         bench.close()
-        count.tell_canary("witness not looked at", canary(folder / "canary"))
+        count.tell_canary("rollback guard not looked at", canary(folder / "canary"))
     return count
 
 
 def canary(folder: Path) -> bool:
     """Whether a store without a rollback guard is caught going back: each of the files that make it older must show."""
     bench = Bench(build(folder / "sample"), folder / "bench")
-    with patch("everstep.backends.sqlite.files.rollback_guard.Witness.recall", lambda _: None):
+    with patch("everstep.backends.sqlite.files.rollback_guard.RollbackGuard.recall", lambda _: None):
         kinds = [_mix(bench, number)[0] for number in (0, 1, 4)]
     bench.close()
     return DETECTED not in kinds

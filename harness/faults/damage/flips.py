@@ -33,7 +33,7 @@ def sizes(bench: Bench) -> list[int]:
 
 def flip(bench: Bench, number: int) -> Outcome:
     """Try one flip."""
-    in_file, in_wal, in_witness, _ = sizes(bench)
+    in_file, in_wal, in_guard, _ = sizes(bench)
     thorough = number % SAMPLE_EVERY == 0
     if number < in_file:
         files = bench.closed | {"": flipped(bench.closed[""], number)}
@@ -42,10 +42,10 @@ def flip(bench: Bench, number: int) -> Outcome:
     if number < in_wal:
         return bench.attempt(bench.killed | {"-wal": flipped(bench.killed["-wal"], number)}, None, thorough)
     number -= in_wal
-    if number < in_witness:  # only `open` reads it
+    if number < in_guard:  # only `open` reads it
         kind, said = bench.attempt(bench.killed | {"-seen": flipped(bench.killed["-seen"], number)}, [], thorough)
-        return (kind, said) if kind == SAME else (WRONG, f"a whole store was not opened as ever, its witness being torn: {said}")
-    return bench.frames.flip(number - in_witness)
+        return (kind, said) if kind == SAME else (WRONG, f"a whole store was not opened, although only its rollback guard was torn: {said}")
+    return bench.frames.flip(number - in_guard)
 
 
 def flipped(content: bytes, bit: int) -> bytes:

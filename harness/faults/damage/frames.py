@@ -14,7 +14,7 @@ from typing import Any
 import everstep
 from everstep.api import Store
 from everstep.backends.contract.core import MAX_SEQ
-from everstep.records import Base, Letter, Record
+from everstep.records import Base, Message, Record
 from harness.faults.broken_backends import Wrapper
 from harness.faults.damage.reads import DETECTED, SAME, WRONG, compare
 from harness.faults.damage.recall import Recall
@@ -27,8 +27,8 @@ def frames_in(answer: Any) -> Iterator[tuple[Name, bytes]]:
     if isinstance(answer, Record):
         if answer.body is not None:
             yield ("record", answer.run, answer.seq), answer.body
-    elif isinstance(answer, Letter):
-        yield ("letter", answer.key, answer.name), answer.body
+    elif isinstance(answer, Message):
+        yield ("message", answer.key, answer.name), answer.body
     elif isinstance(answer, Base):
         yield ("base", answer.key, answer.number), answer.body
     elif isinstance(answer, dict):
@@ -40,7 +40,7 @@ def frames_in(answer: Any) -> Iterator[tuple[Name, bytes]]:
 
 def with_frame(answer: Any, name: Name, frame: bytes) -> Any:
     """Replace one frame in an answer."""
-    if isinstance(answer, (Record, Letter, Base)):
+    if isinstance(answer, (Record, Message, Base)):
         return replace(answer, body=frame) if name in dict(frames_in(answer)) else answer
     if isinstance(answer, dict):
         return answer | {name[1]: frame} if name in dict(frames_in(answer)) else answer
@@ -103,7 +103,7 @@ def _stored(store: everstep.Store) -> Iterator[tuple[Name, bytes]]:
     backend = store.backend
     for info in store.runs():
         yield from frames_in(backend.records(info.id, 1, MAX_SEQ))
-        yield from frames_in(backend.letters(info.id))
+        yield from frames_in(backend.messages(info.id))
         yield from frames_in(backend.bases(info.id))
     for family in backend.families():
         yield from frames_in(backend.chunks(family, list(backend.chunk_sizes(family))))

@@ -16,7 +16,7 @@ from typing import Any
 import everstep
 from everstep.codec.values import encode
 from everstep.errors import EverstepError, NotFound, PrunedCheckpoint
-from everstep.runtime.engine.letters import verified as verified_letter
+from everstep.runtime.engine.messages import verified as verified_message
 from everstep.store.refs import find_run
 
 Lines = list[str]
@@ -30,7 +30,7 @@ def reads_of(store: everstep.Store) -> dict[str, Read]:
         "runs": _runs,
         "events": lambda store: list(map(repr, store.events())),
         "due": lambda store: store.due(),
-        "places": _places,
+        "queue entries": _queue_entries,
         "retention": lambda store: list(map(repr, filter(None, [store.get_retention()]))),
     }
     for filters in _filters(store):
@@ -40,11 +40,11 @@ def reads_of(store: everstep.Store) -> dict[str, Read]:
     return reads
 
 
-def _places(store: everstep.Store) -> Lines:
+def _queue_entries(store: everstep.Store) -> Lines:
     """Read the queue entries. An entry proves nothing, and nothing follows from it: a run is claimed by its row. It can be read, or is
     reported as damaged.
     """
-    store.backend.places()
+    store.backend.queue_entries()
     return []
 
 
@@ -67,7 +67,7 @@ def _of_run(store: everstep.Store, run: str) -> dict[str, Read]:
         f"steps of {run}": lambda store: _steps(store, run),
         f"gates of {run}": lambda store: list(map(repr, store.gates(run))),
         f"events of {run}": lambda store: list(map(repr, store.events(run=run))),
-        f"letters to {run}": lambda store: _letters(store, run),
+        f"messages to {run}": lambda store: _messages(store, run),
     }
     checkpoints = store.checkpoints(run)
     for one in checkpoints:
@@ -109,9 +109,9 @@ def _steps(store: everstep.Store, run: str) -> Lines:
     return [f"{step!r} {encode(step.result).hex()}" for step in store.steps(run)]
 
 
-def _letters(store: everstep.Store, run: str) -> Lines:
+def _messages(store: everstep.Store, run: str) -> Lines:
     row = find_run(store.backend, run)
-    return [repr(verified_letter(row, letter, store.backend.seal)) for letter in store.backend.letters(row.id)]
+    return [repr(verified_message(row, message, store.backend.seal)) for message in store.backend.messages(row.id)]
 
 
 def compare(read: Read, store: everstep.Store, good: Lines, before: Lines | None = None) -> tuple[str, str]:

@@ -18,13 +18,13 @@ from harness.faults.damage.reads import DETECTED, SAME, WRONG
 from harness.faults.damage.trial import Bench, Outcome, files_of, put
 
 KEYS = {
-    "runs": ("pk",), "records": ("id",), "chunks": ("family", "digest"), "tags": ("run", "name", "number"), "letters": ("run", "name"), "pruned": ("run",),
+    "runs": ("pk",), "records": ("id",), "chunks": ("family", "digest"), "tags": ("run", "name", "number"), "messages": ("run", "name"), "pruned": ("run",),
     "bases": ("run", "number"), "tombstones": ("pk",), "feed": ("first",), "run_tags": ("tag", "pk"), "run_meta": ("key", "value", "pk"), "tasks": ("run",),
 }  # fmt: skip
 """The tables, and the columns that identify a row."""
-PARTS = {"runs": "id", "records": "body", "chunks": "frame", "letters": "body", "bases": "body"}
+PARTS = {"runs": "id", "records": "body", "chunks": "frame", "messages": "body", "bases": "body"}
 """A column that is also exchanged alone."""
-OWNERS = {"tags": "run", "letters": "run", "pruned": "run", "bases": "run", "run_tags": "pk", "run_meta": "pk", "tasks": "run"}
+OWNERS = {"tags": "run", "messages": "run", "pruned": "run", "bases": "run", "run_tags": "pk", "run_meta": "pk", "tasks": "run"}
 """The column that names the run of a row."""
 _NEAR = 3
 Row = dict[str, Any]

@@ -25,28 +25,28 @@ from harness.faults.damage.trial import Bench, Files, Outcome, put
 
 SHORT = 60
 """The number of pages that a short run puts back."""
-_LISTINGS = ("runs", "events", "due", "places")
+_LISTINGS = ("runs", "events", "due", "queue entries")
 _SIZE = 512
 
 
-def places(bench: Bench) -> list[tuple[int, int]]:
+def old_pages(bench: Bench) -> list[tuple[int, int]]:
     """List every (age, page) at which an older copy differs from the newest file."""
-    if "places" not in bench.kept:
+    if "pages" not in bench.kept:
         newest = bench.closed[""]
         bench.kept["ages"] = ages.ages(bench.sample)
-        bench.kept["places"] = [
+        bench.kept["pages"] = [
             (age, at // _SIZE)
             for age, older in enumerate(bench.kept["ages"])
             for at in range(0, min(len(older), len(newest)), _SIZE)
             if older[at : at + _SIZE] != newest[at : at + _SIZE]
         ]
-    found: list[tuple[int, int]] = bench.kept["places"]
+    found: list[tuple[int, int]] = bench.kept["pages"]
     return found
 
 
 def attempt(bench: Bench, number: int) -> Outcome:
     """Put one page back, read and act."""
-    age, page = places(bench)[number]
+    age, page = old_pages(bench)[number]
     changed = files(bench, number)
     kind, said = _worst([_reads(bench, changed, page * _SIZE // PAGE), *(_act(bench, changed, name) for name in acts(bench))])
     return kind, f"page {page} of age {age}: {said}"
@@ -54,7 +54,7 @@ def attempt(bench: Bench, number: int) -> Outcome:
 
 def files(bench: Bench, number: int) -> Files:
     """Return the newest file with one page of an older copy in it."""
-    age, page = places(bench)[number]
+    age, page = old_pages(bench)[number]
     older, newest, at = bench.kept["ages"][age], bench.closed[""], page * _SIZE
     return {"": newest[:at] + older[at : at + _SIZE] + newest[at + _SIZE :]}
 
@@ -160,7 +160,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
     with count.timed():
         sample = ages.build(folder / "sample")
         bench = Bench(sample, folder / "bench")
-        numbers = list(range(len(places(bench))))
+        numbers = list(range(len(old_pages(bench))))
         if not deep:
             numbers = sorted(Random(seed).sample(numbers, min(SHORT, len(numbers))))  # noqa: S311 -- has to be the same each time
         tried(count, attempt, numbers, bench, sample if deep else None, folder, progress)
@@ -172,7 +172,7 @@ def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -
 def canary(folder: Path) -> bool:
     """Whether a reader that accepts every run row as the newest one is caught."""
     bench = Bench(ages.build(folder / "sample"), folder / "bench")
-    numbers = list(range(len(places(bench))))
+    numbers = list(range(len(old_pages(bench))))
     Random(0).shuffle(numbers)  # noqa: S311 -- has to be the same each time
     with patch("everstep.backends.sqlite.rows.refuse_stale", lambda *_: None):
         caught = any(attempt(bench, number)[0] == WRONG for number in numbers)

@@ -1,7 +1,7 @@
 """Records what a program does to the files of one folder, in order, so that `power_disk` can take the power away at any point.
 
 SQLite's calls come through a VFS of apsw that is the default one while it records, those of Python (a WAL is grown, a store linked to its
-name, the witness written, a worker's lock made) through `power_calls`. `note` puts a line of the acknowledgement log into the same
+name, the rollback guard written, a worker's lock made) through `power_calls`. `note` puts a line of the acknowledgement log into the same
 order.
 
 Each call is done and recorded under one lock, so that what was synced is what the record says. The index of a WAL (`-shm`) is never

@@ -58,7 +58,7 @@ def _schemas() -> dict[str, Case]:
         f"a trigger {when} {what} on {table}": _schema(f"CREATE TRIGGER evil {when} {what} ON {table} {wipe}")
         for when in ("BEFORE", "AFTER") for what in ("INSERT", "UPDATE", "DELETE") for table in ("runs", "records", "manifest")
     }  # fmt: skip
-    for table in ("runs", "records", "chunks", "tags", "manifest", "letters", "workers"):
+    for table in ("runs", "records", "chunks", "tags", "manifest", "messages", "workers"):
         out[f"a view for the table {table}"] = _schema(
             f"ALTER TABLE {table} RENAME TO real_{table}",
             f"CREATE VIEW {table} AS SELECT * FROM real_{table}",  # noqa: S608

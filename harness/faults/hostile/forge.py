@@ -19,7 +19,7 @@ from ormsgpack import Ext, packb
 from everstep.backends.contract.core import Commit
 from everstep.backends.registry import open_backend
 from everstep.codec.values import REFERENCE
-from everstep.records import Kind, Letter, Record, RunRow, Tag, make_record, shift
+from everstep.records import Kind, Message, Record, RunRow, Tag, make_record, shift
 from everstep.snapshot.saver import NO_DELTA
 from everstep.testing.rows import new_run
 
@@ -47,7 +47,7 @@ class Forger:
         self._row.family = self._row.key
         self._records: list[Record] = []
         self._chunks: list[tuple[bytes, bytes]] = []
-        self._letters: list[Letter] = []
+        self._messages: list[Message] = []
         self._tags: list[Tag] = []
         self.record(Kind.START, plain(packb({})))
 
@@ -98,15 +98,15 @@ class Forger:
         self._chunks.append((name, plain(content) if frame is None else frame))
         return name
 
-    def letter(self, name: str, body: bytes, due: int | None = 0) -> None:
-        self._letters.append(Letter.make(self._row.key, name, due, 0, body))
+    def message(self, name: str, body: bytes, due: int | None = 0) -> None:
+        self._messages.append(Message.make(self._row.key, name, due, 0, body))
 
     def tag(self, name: str, number: int) -> None:
         self._tags.append(Tag.make(self._row.key, name, number, 0))
 
     def commit(self, **changes: Any) -> None:
         row = self._row.sealed(**changes)
-        self._backend.commit(Commit(row, None, self._records, self._chunks, self._letters))
+        self._backend.commit(Commit(row, None, self._records, self._chunks, self._messages))
         for tag in self._tags:
             self._backend.tag(tag, row.id)
 
@@ -126,7 +126,7 @@ def place_value(raw: bytes, path: Path) -> None:
         forged.delta(b"\x91\x93\x00\x91\xa1b" + raw)
         forged.record(Kind.EVENT, plain(packb(["custom:x", raw])), "event:custom:x#0")
         forged.step("x#0", 1, raw)
-        forged.letter("answer:x#0", plain(raw))
+        forged.message("answer:x#0", plain(raw))
         forged.commit(status="waiting")
         forged._records.clear()
     with Forger(path, "whole") as forged:

@@ -58,7 +58,7 @@ def _everywhere(frame: bytes, path: Path) -> None:
         for kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT):
             forged.record(kind, frame, "x#0")
         forged.record(Kind.STATUS, frame)
-        forged.letter("answer:x#0", frame)
+        forged.message("answer:x#0", frame)
         forged.commit(status="waiting")
         forged._records.clear()
     with Forger(path, "chunked") as forged:

@@ -39,7 +39,7 @@ def _journals() -> dict[str, Case]:
                 with Forger(path, f"run-{kind}") as forged:
                     forged.state(packb({"a": 1}))
                     forged.record(kind, plain(packb(said)), "x#0")
-                    forged.letter("retry", plain(packb(said)))
+                    forged.message("retry", plain(packb(said)))
                     forged.commit(status="failed")
                     forged._records.clear()
 
@@ -67,7 +67,7 @@ def _labels() -> dict[str, Case]:
             with Forger(path, name, workflow=name, session=name, note=name, worker=name, parent=name, tags=(name,)) as forged:
                 forged.state(packb({"a": 1}), note=name, tags=(name,))
                 forged.step(name, 1, packb(1))
-                forged.letter(name, plain(packb(name)))
+                forged.message(name, plain(packb(name)))
 
         return forge
 

@@ -136,28 +136,28 @@ class Hands:
 
     def end(self, name: str, how: str, due: bool) -> None:
         row = self._row(name)
-        letters = (queued.letter(row, how, 0 if due else _NEVER),) if how in ("timer", "retry") else ()
+        messages = (queued.message(row, how, 0 if due else _NEVER),) if how in ("timer", "retry") else ()
         status = {"timer": "waiting", "retry": "failed"}.get(how, how)
-        commit = queued.ending(row, Status(status), letters)
+        commit = queued.ending(row, Status(status), messages)
         commit.read = ("timer", "retry", "answer")
         self.backend.commit(commit)
 
     def give_back(self, name: str) -> None:
         self.backend.release(self._row(name))
 
-    def letter(self, name: str) -> None:
-        self.backend.post(queued.letter(self._row(name), "answer"), name)
+    def message(self, name: str) -> None:
+        self.backend.post(queued.message(self._row(name), "answer"), name)
 
     def free(self) -> int:
         freed: int = self.backend.free()
         return freed
 
-    def places(self) -> dict[str, tuple[int, str | None, bool, bool, int]]:
+    def queue_entries(self) -> dict[str, tuple[int, str | None, bool, bool, int]]:
         """Return priority, dedupe, whether it is ready now, whether a worker has it, and how many workers died with it."""
         now = clocks.clock.now_us()
         return {
             p.run: (p.task.priority, p.task.dedupe, p.ready is not None and p.ready <= now, p.worker is not None, p.deaths)
-            for p in self.backend.places()
+            for p in self.backend.queue_entries()
         }
 
     def _row(self, name: str) -> Any:

@@ -23,7 +23,7 @@ from everstep.errors import EverstepError
 from harness.faults.count import Count, Progress
 from harness.faults.machine.actions import Refused, change, shorten
 from harness.faults.machine.assertions import guarded, refused, same
-from harness.faults.machine.oracle import OVER, Entry, Ledger
+from harness.faults.machine.oracle import OVER, Entry, Model
 from harness.faults.machine.places import Far, Near
 from harness.faults.machine.queues import PICK, QueueRules
 
@@ -57,7 +57,7 @@ class Machine(QueueRules):
         self._short.__enter__()
         memory = Path("/dev/shm")  # noqa: S108 -- the power stays on here, and syncs take most of the time
         self.folder = Path(tempfile.mkdtemp(prefix="everstep-machine-", dir=memory if memory.is_dir() else None))
-        self.ledger = Ledger()
+        self.model = Model()
         self.near = self.kind(self.folder / "s.db", self.forgetful)
         self.result = 0
         self.begin_jobs()
@@ -74,12 +74,12 @@ class Machine(QueueRules):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _settle(self) -> None:
-        for name in list(self.ledger.runs):
+        for name in list(self.model.runs):
             self._leave(name)
-        for name, entry in self.ledger.runs.items():
+        for name, entry in self.model.runs.items():
             for number in range(1, len(entry.saved) + 1):
                 self._check(name, number)
-        self.check_places()
+        self.check_queue_entries()
         same(self._do("verify", "full"), "", "verify")
 
     def _do(self, what: str, *args: Any) -> Any:
@@ -90,9 +90,9 @@ class Machine(QueueRules):
         type(self).steps += 1
 
     def _some(self, pick: int) -> tuple[str, Entry]:
-        names = list(self.ledger.runs)
+        names = list(self.model.runs)
         name = names[pick % len(names)]
-        return name, self.ledger.runs[name]
+        return name, self.model.runs[name]
 
     def _opened(self, pick: int) -> tuple[str, Entry]:
         """Return a run that is open, or open one: with the state that it should resume with."""
@@ -104,7 +104,7 @@ class Machine(QueueRules):
         return name, entry
 
     def _leave(self, name: str) -> None:
-        entry = self.ledger.runs[name]
+        entry = self.model.runs[name]
         if entry.live is None:
             return
         same(self._do("leave", name), None, "leave")
@@ -124,27 +124,27 @@ class Machine(QueueRules):
 
     def _check(self, name: str, number: int) -> None:
         found = self._do("load", f"{name}@{number}")
-        saved = self.ledger.runs[name].saved[number - 1]
+        saved = self.model.runs[name].saved[number - 1]
         if saved.pruned:
             refused(found, "PrunedCheckpoint")
         else:
             same(found, saved.state, f"{name}@{number}")
 
-    @precondition(lambda self: len(self.ledger.runs) < len(NAMES))
+    @precondition(lambda self: len(self.model.runs) < len(NAMES))
     @rule(value=VALUES, entered=st.booleans())
     @guarded
     def new_run(self, value: Any, entered: bool) -> None:
-        name = next(name for name in NAMES if name not in self.ledger.runs)
+        name = next(name for name in NAMES if name not in self.model.runs)
         state = {"list": [], "first": value}
         found, number = self._do("enter", name, state)
         same((found, number), (state, 0), f"a new run {name}")
-        entry = self.ledger.add(name, Entry(first={}))
+        entry = self.model.add(name, Entry(first={}))
         entry.opened()
         entry.live = copy.deepcopy(state)
         if not entered:
             self._leave(name)
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, edits=EDITS)
     @guarded
     def edit(self, pick: int, edits: list[tuple[str, str, Any]]) -> None:
@@ -153,7 +153,7 @@ class Machine(QueueRules):
         for how, key, value in edits:
             change(entry.live, how, key, copy.deepcopy(value), entry.aside)
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, edits=EDITS, tags=st.sets(st.sampled_from(TAGS), max_size=1))
     @guarded
     def checkpoint(self, pick: int, edits: list[tuple[str, str, Any]], tags: set[str]) -> None:
@@ -161,7 +161,7 @@ class Machine(QueueRules):
         name, entry = self._some(pick)
         same(self._do("checkpoint", name, None, tuple(tags)), entry.save(tuple(tags)), f"a checkpoint of {name}")
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, step=st.sampled_from(["think", "act"]), size=st.sampled_from([1, 1, 40, 400]))
     @guarded
     def step(self, pick: int, step: str, size: int) -> None:
@@ -170,7 +170,7 @@ class Machine(QueueRules):
         result = [f"result {self.result}"] * size
         same(self._do("step", name, step, result), entry.step(step, result), f"step {step} of {name}")
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK)
     @guarded
     def gate(self, pick: int) -> None:
@@ -184,7 +184,7 @@ class Machine(QueueRules):
             assert address in entry.answers, f"{name} went past {address} without an answer"
             same(found, ("answered", entry.answers[address]), f"{name} {address}")
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, ahead=st.integers(0, 1), value=VALUES)
     @guarded
     def answer(self, pick: int, ahead: int, value: Any) -> None:
@@ -203,7 +203,7 @@ class Machine(QueueRules):
             refused(found, "NotFound")
             assert entry.status in OVER, f"{name} is {entry.status}, and {address} cannot be answered"
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, at=PICK, tag=st.sampled_from(TAGS))
     @guarded
     def tag(self, pick: int, at: int, tag: str) -> None:
@@ -216,31 +216,31 @@ class Machine(QueueRules):
             if not entry.saved[newest - 1].pruned:
                 same(self._do("load", f"{name}@{tag}"), entry.saved[newest - 1].state, f"{name}@{tag}")
 
-    @precondition(lambda self: self.ledger.runs and len(self.ledger.runs) < len(NAMES))
+    @precondition(lambda self: self.model.runs and len(self.model.runs) < len(NAMES))
     @rule(pick=PICK, at=PICK, edit=st.none() | st.dictionaries(st.sampled_from(["k", "list"]), VALUES, max_size=2))
     @guarded
     def fork(self, pick: int, at: int, edit: Any) -> None:
         name, entry = self._some(pick)
-        child = next(name for name in NAMES if name not in self.ledger.runs)
+        child = next(name for name in NAMES if name not in self.model.runs)
         number = at % len(entry.saved) + 1 if entry.saved else 1
         found = self._do("fork", f"{name}@{number}", child, edit)
         if not entry.saved or entry.saved[number - 1].pruned:
             assert isinstance(found, Refused), f"{name}@{number} cannot be forked, and was"
             return
         assert found is None
-        made = self.ledger.add(child, Entry(status="waiting", parent=(entry.serial, number)))
+        made = self.model.add(child, Entry(status="waiting", parent=(entry.serial, number)))
         made.live = {**entry.saved[number - 1].state, **(edit or {})}
         made.counts = dict(entry.saved[number - 1].counts)
         made.save()
         made.live = None
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK)
     @guarded
     def leave(self, pick: int) -> None:
         self._leave(self._some(pick)[0])
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK)
     @guarded
     def delete(self, pick: int) -> None:
@@ -249,10 +249,10 @@ class Machine(QueueRules):
             refused(self._do("delete", name), "LeaseHeld")
             self._leave(name)
         same(self._do("delete", name), None, "delete")
-        del self.ledger.runs[name]
-        assert self._do("runs") == list(self.ledger.runs)
+        del self.model.runs[name]
+        assert self._do("runs") == list(self.model.runs)
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, at=PICK)
     @guarded
     def load(self, pick: int, at: int) -> None:
@@ -260,7 +260,7 @@ class Machine(QueueRules):
         if entry.saved:
             self._check(name, at % len(entry.saved) + 1)
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK)
     @guarded
     def look(self, pick: int) -> None:
@@ -269,20 +269,20 @@ class Machine(QueueRules):
         same((status, steps), (entry.status, [address for address, _ in entry.journal]), f"status and steps of {name}")
         tags = [(n, set(tags)) for n, tags in checkpoints]
         same(tags, [(n, saved.tags) for n, saved in enumerate(entry.saved, 1)], f"the checkpoints of {name}")
-        same(self._do("runs"), list(self.ledger.runs), "the list of runs")
+        same(self._do("runs"), list(self.model.runs), "the list of runs")
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(keep_last=st.integers(1, 4), tagged=st.booleans(), dry_run=st.booleans())
     @guarded
     def prune(self, keep_last: int, tagged: bool, dry_run: bool) -> None:
         dropped = self._do("prune", keep_last, tagged, dry_run)
         for name, numbers in dropped.items():
-            stay = self.ledger.must_stay(name, keep_last, tagged) & set(numbers)
+            stay = self.model.must_stay(name, keep_last, tagged) & set(numbers)
             assert not stay, f"prune dropped {name}@{stay}"
             for number in numbers if not dry_run else ():
-                self.ledger.runs[name].saved[number - 1].pruned = True
+                self.model.runs[name].saved[number - 1].pruned = True
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, lines=st.integers(10, 60))
     @guarded
     def put_back_what_gc_has_freed(self, pick: int, lines: int) -> None:
@@ -297,29 +297,29 @@ class Machine(QueueRules):
         name, entry = self._some(pick)
         self._check(name, len(entry.saved))
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule()
     @guarded
     def gc(self) -> None:
         same(self._do("gc"), None, "gc")
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(depth=st.sampled_from(["quick", "records", "full"]))
     @guarded
     def verify(self, depth: str) -> None:
         same(self._do("verify", depth), "", f"verify {depth}")
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule()
     @guarded
     def crash(self) -> None:
         type(self).crashes += 1
         self.near.crash()
         self.workers_died()
-        for entry in self.ledger.runs.values():
+        for entry in self.model.runs.values():
             entry.lost()
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule(pick=PICK, edits=EDITS)
     @guarded
     def crash_inside_a_save(self, pick: int, edits: list[tuple[str, str, Any]]) -> None:
@@ -333,14 +333,14 @@ class Machine(QueueRules):
         if made:
             entry.save()
         self.workers_died()
-        for other in self.ledger.runs.values():
+        for other in self.model.runs.values():
             other.lost()
 
-    @precondition(lambda self: self.ledger.runs)
+    @precondition(lambda self: self.model.runs)
     @rule()
     @guarded
     def reopen(self) -> None:
-        for name in list(self.ledger.runs):
+        for name in list(self.model.runs):
             self._leave(name)
         self.workers_died()
         self.near.reopen()
@@ -352,7 +352,7 @@ class Machine(QueueRules):
         """Write through a handle from before a crash; if its run was taken over since, the write has no effect."""
         ghost = self.near.ghosts[pick % len(self.near.ghosts)]
         for name in list(ghost.open):
-            entry = self.ledger.runs.get(name)
+            entry = self.model.runs.get(name)
             if entry is not None and entry.live is not None:
                 before = self._do("look", name)
                 refused(ghost.do("late", name, name), "LostLease", "Conflict")  # the latter for another run of the same name

@@ -87,7 +87,7 @@ class Entry:
         return set(range(max(1, len(self.saved) - count + 1), len(self.saved) + 1))
 
 
-class Ledger:
+class Model:
     """All runs, in the order of their creation."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ class Job:
     def let_go(self, ready: bool) -> None:
         self.held, self.dead, self.ready = False, False, ready
 
-    def place(self) -> tuple[int, str | None, bool, bool, int]:
+    def entry(self) -> tuple[int, str | None, bool, bool, int]:
         return self.priority, self.dedupe, self.ready and not self.held, self.held, self.deaths
 
 
@@ -57,8 +57,8 @@ class QueueRules(RuleBasedStateMachine):
         names = [name for name, job in self.jobs.items() if job.held == held and not job.dead]
         return names[pick % len(names)] if names else None
 
-    def check_places(self) -> None:
-        same(self._do("places"), {name: job.place() for name, job in self.jobs.items()}, "the places")
+    def check_queue_entries(self) -> None:
+        same(self._do("queue_entries"), {name: job.entry() for name, job in self.jobs.items()}, "the queue entries")
 
     @precondition(lambda self: len(self.jobs) < 6)
     @rule(priority=st.integers(-1, 1), dedupe=st.sampled_from([None, None, "x", "y"]), later=st.booleans())
@@ -85,7 +85,7 @@ class QueueRules(RuleBasedStateMachine):
         same([ready[name].priority for name in found], best, f"the runs claimed of {list(ready)}")
         for name in found:
             self.jobs[name].held = True
-        self.check_places()
+        self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
     @rule(pick=PICK)
@@ -95,7 +95,7 @@ class QueueRules(RuleBasedStateMachine):
         if name is not None and self.jobs[name].status != "running":
             same(self._do("begin", name), None, "begin")
             self.jobs[name].status, self.jobs[name].still = "running", False
-            self.check_places()
+            self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
     @rule(pick=PICK, how=st.sampled_from(["succeeded", "failed", "cancelled", "waiting", "timer", "retry"]), due=st.booleans())
@@ -111,7 +111,7 @@ class QueueRules(RuleBasedStateMachine):
             job = self.jobs[name]
             job.status, job.still = "failed" if how == "retry" else "waiting", False
             job.let_go(how != "waiting" and due)
-        self.check_places()
+        self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
     @rule(pick=PICK)
@@ -122,17 +122,17 @@ class QueueRules(RuleBasedStateMachine):
         if name is not None:
             same(self._do("give_back", name), None, "give back")
             self.jobs[name].let_go(True)
-            self.check_places()
+            self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
     @rule(pick=PICK)
     @guarded
-    def a_letter_comes(self, pick: int) -> None:
+    def a_message_comes(self, pick: int) -> None:
         name = self._job(pick, held=False)
         if name is not None and self.jobs[name].status in ("waiting", "queued"):
-            self._do("letter", name)
+            self._do("message", name)
             self.jobs[name].ready = True
-            self.check_places()
+            self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
     @rule()
@@ -144,4 +144,4 @@ class QueueRules(RuleBasedStateMachine):
             job.deaths = job.deaths + 1 if job.still else 1
             job.still = True
             job.let_go(True)
-        self.check_places()
+        self.check_queue_entries()

@@ -106,7 +106,7 @@ class Turns:
                 self._say(message)
         if loop.budget is not None:
             state.budget = {n: v for n in ("seconds", "steps", "tokens", "cost") if (v := getattr(loop.budget, n)) is not None}
-        _note_place(state, run)
+        _note_position(state, run)
 
     def go(self) -> Calls:
         """Run all turns up to the answer."""
@@ -181,8 +181,8 @@ class Turns:
     def _take_actions(self) -> Calls:
         """Ask for all approvals, then take the actions of a turn and report their results to the model."""
         state, run = self.state, self._run
-        for place in range(len(state.pending)):
-            yield from self._ask_person(place)
+        for index in range(len(state.pending)):
+            yield from self._ask_person(index)
         todo: list[Plain] = decode(encode(state.pending))
         if state.specialists or self._loop.specialists:
             state.specialists = [action["tool"] for action in todo if action["tool"] in self._loop.specialists]
@@ -200,10 +200,10 @@ class Turns:
         for message in replies(_last_said(state), told) if told else ():
             self._say(message)
 
-    def _ask_person(self, place: int) -> Calls:
+    def _ask_person(self, index: int) -> Calls:
         """Ask at a gate if an approval is required, and note the answer on the action."""
         state, approve = self.state, self._loop.approve
-        action = state.pending[place]
+        action = state.pending[index]
         asked = approve(Action(**_input(action))) if approve is not None and action["status"] == "pending" else None
         if not asked:
             return
@@ -302,7 +302,7 @@ async def _later(made: Awaitable[Any], read: Callable[[Any], Plain], told: Calla
 
 def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
     """Combine a result with its changes and usage, as it is recorded."""
-    here = owner.place()
+    here = owner.current_frame()
     ticket = here.ticket if here is not None else None
     tokens, cost = made.pop("tokens", 0), made.pop("cost", 0.0)
     if here is not None and ticket is not None:
@@ -316,7 +316,7 @@ def _recordable(made: Plain, draft: Draft | None = None) -> Plain:
 
 def _thought(made: Any, turn: int, parallel: bool) -> Plain:
     decision = Decision.of(made)
-    named = [replace(action, id=action.id or f"{turn}.{place}") for place, action in enumerate(decision.actions)]
+    named = [replace(action, id=action.id or f"{turn}.{index}") for index, action in enumerate(decision.actions)]
     decision = replace(decision, actions=named)
     actions = [
         {"call": a.id, "tool": a.tool, "input": dict(a.input), "fault": a.fault, "parallel": decision.parallel or parallel} for a in named
@@ -335,11 +335,11 @@ def _planned(made: Any) -> Plain:
 
 def _with_ids(state: AgentState, actions: list[Plain]) -> list[Plain]:
     """Give each action an id that no earlier action has, whatever id the model uses."""
-    own = [f"{state.turn}.{place}" for place in range(len(actions))]
+    own = [f"{state.turn}.{index}" for index in range(len(actions))]
     taken = {action["id"] for action in state.finished} if [a["call"] for a in actions] != own else set()
     out = []
-    for place, action in enumerate(actions):
-        id = action["call"] if action["call"] not in taken else f"{action['call']}-{own[place]}"
+    for index, action in enumerate(actions):
+        id = action["call"] if action["call"] not in taken else f"{action['call']}-{own[index]}"
         taken.add(id)
         plain = {"id": id, **action, "turn": state.turn, "status": "pending"}
         out.append({name: value for name, value in plain.items() if name not in ("fault", "parallel") or value})
@@ -391,7 +391,7 @@ def _count_kept(state: AgentState, run: Any) -> None:
     report.seconds_saved += attempt.replay.used.seconds if attempt is not None else 0.0
 
 
-def _note_place(state: AgentState, run: Any) -> None:
+def _note_position(state: AgentState, run: Any) -> None:
     """Note where the agent runs: its run, the checkpoint it was forked from, and the registered hooks."""
     attempt = attempt_if_recorded(run)
     row, listening = (None, None) if attempt is None else (attempt.row, attempt.options.hooks)

@@ -23,9 +23,9 @@ from typing import Any
 from everstep.backends.contract.core import Done
 from everstep.backends.owned_lock import PATIENCE, OwnedLock, Owner
 from everstep.errors import StoreClosed, StoreFailed, Written
-from everstep.threads.background import Service
+from everstep.threads.background import BackgroundThread
 from everstep.threads.guard import enter
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 _LOOK_SECONDS = 1.0  # how often the leader thread looks for requests whose wake-up was lost to Ctrl-C
 _NO_MEMORY = "memory ran out inside the writer"
@@ -45,12 +45,12 @@ class Request:
         self.error: BaseException | None = None
         self.begun = self.abandoned = self.settled = False
         self.again = False  # it was sent to a server before, and the answer was lost
-        self.wakeup: Nudge | None = None
+        self.wakeup: Wakeup | None = None
 
     def wait(self) -> None:
         """Wait until it is settled, or for a moment. The first call returns at once: it may have settled before the waiter was registered."""
         if self.wakeup is None:
-            self.wakeup = Nudge()
+            self.wakeup = Wakeup()
         else:
             self.wakeup.wait(PATIENCE)
 
@@ -100,17 +100,17 @@ class Batch:
     def put_back(self) -> None:
         """Leave unsettled requests to the next leader; drop abandoned ones."""
         waiting, requests = self.waiting, self.requests
-        for place in reversed(range(len(requests))):
-            request = requests[place]
+        for index in reversed(range(len(requests))):
+            request = requests[index]
             if request.settled:
                 continue
             if not request.abandoned and not (waiting and waiting[0] is request):
                 waiting.appendleft(request)
             request.error = None
             request.begun = False
-            del requests[place]
+            del requests[index]
 
-    def notify(self) -> list[Nudge]:
+    def notify(self) -> list[Wakeup]:
         """Make all callbacks and end the batch. Returns the waiters instead of waking them: woken now, they would only block on the lock."""
         requests = self.requests
         waiters = [request.wakeup for request in requests if request.wakeup is not None]
@@ -128,30 +128,30 @@ class LeaderThread:
     """The thread that leads requests for which no thread waits."""
 
     def __init__(self, lead: Callable[[], None]) -> None:
-        self._service = Service(lead, every=_LOOK_SECONDS)
+        self._thread = BackgroundThread(lead, every=_LOOK_SECONDS)
 
     @property
     def thread(self) -> int | None:
-        return self._service.thread
+        return self._thread.thread
 
     def start(self) -> None:
         """Return when it runs. Called before a request is queued for it: if the system cannot start a thread, nothing was queued."""
-        self._service.start()
+        self._thread.start()
 
     def wake(self) -> None:
-        self._service.nudge()
+        self._thread.wake()
 
     def end(self) -> None:
         """End it, after everything is written."""
-        self._service.end()
+        self._thread.end()
 
 
 class GroupCommit(ABC):
     """Writes the requests of all threads, in order. A backend defines how to write a batch, and how to find out whether an interrupted
     batch was written."""
 
-    def __init__(self, place: str, most: int) -> None:
-        self._place = place
+    def __init__(self, address: str, most: int) -> None:
+        self._shown_address = address
         self._batch = Batch(most)
         self._lock = OwnedLock()
         self._thread = LeaderThread(self._lead_submitted)
@@ -201,7 +201,7 @@ class GroupCommit(ABC):
                     self._break_off(self._thread, error)
                 raise
 
-    def _lead(self) -> list[Nudge]:
+    def _lead(self) -> list[Wakeup]:
         """Write one batch; return the waiters. The calling thread owns the lock."""
         if self._batch.requests:
             self._recover()  # an interrupted leader left them
@@ -213,10 +213,10 @@ class GroupCommit(ABC):
         """Write the requests and settle each one, by a result or by an error. An empty batch is fine."""
 
     @abstractmethod
-    def _recover(self) -> list[Nudge]:
+    def _recover(self) -> list[Wakeup]:
         """Settle what an interrupted leader wrote, put the rest back; return the waiters."""
 
-    def _release(self, owner: Owner, waiters: Sequence[Nudge] = ()) -> None:
+    def _release(self, owner: Owner, waiters: Sequence[Wakeup] = ()) -> None:
         """Release the lock, wake up the waiters, and make sure that a thread leads the requests that have arrived meanwhile."""
         free = self._lock.release(owner)
         for waiter in waiters:
@@ -255,7 +255,7 @@ class GroupCommit(ABC):
         """Handle the interruption of a leader: settle what it wrote, leave the rest to the next leader, release the lock."""
         if isinstance(error, MemoryError):
             self.poison(_NO_MEMORY)
-        waiters: list[Nudge] = []
+        waiters: list[Wakeup] = []
         try:
             waiters = self._recover()
         finally:
@@ -268,20 +268,20 @@ class GroupCommit(ABC):
 
     def _poisoned(self, reason: str, written: Written) -> StoreFailed:
         said = f" accepts no more writes: {reason}" if written == "no" else f": {reason}; it is unknown whether the save was written"
-        failure = StoreFailed(f"{self._place}{said}", written=written)
-        failure.lasting, failure.place = True, self._place
+        failure = StoreFailed(f"{self._shown_address}{said}", written=written)
+        failure.lasting, failure.address = True, self._shown_address
         return failure
 
     def _check_usable(self) -> None:
         if self._closed:
-            raise StoreClosed(f"the store {self._place} is closed")
+            raise StoreClosed(f"the store {self._shown_address} is closed")
         if self._failure is not None:
             raise self._poisoned(self._failure, "no")
 
     def close(self, last: Callable[[], None] | None = None) -> None:
         """Write all queued requests, call `last`, then refuse everything."""
         owner = self._lock.wait_turn()
-        waiters: list[Nudge] = []
+        waiters: list[Wakeup] = []
         try:
             while self._batch:
                 waiters += self._lead()

@@ -8,7 +8,7 @@ from threading import get_ident
 from typing import Protocol
 
 from everstep.threads.guard import WRITER, enter
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 PATIENCE = 0.2
 """Seconds after which a waiter checks by itself: Ctrl-C in another thread may have lost its wake-up."""
@@ -21,7 +21,7 @@ class Owner(Protocol):
     def thread(self) -> int | None: ...
 
 
-class Guest(Nudge):
+class Guest(Wakeup):
     """A thread that needs the lock for something other than a request: to merge the WAL, to close the store."""
 
     __slots__ = ("thread",)

@@ -25,7 +25,7 @@ from everstep.errors import InvalidArgument, MissingCapability, UnknownBackend
 from everstep.records import Seal, unkeyed
 
 if TYPE_CHECKING:  # only repair uses these
-    from everstep.backends.contract.recovery import Builder, Wreck
+    from everstep.backends.contract.recovery import Builder, DamagedStore
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
 _POSTGRES = ("postgresql://", "postgres://")
@@ -99,18 +99,18 @@ def _is_foreign(url: object) -> TypeGuard[str]:
     return isinstance(url, str) and "://" in url and url.partition("://")[0] not in _OWN
 
 
-def open_wreck(source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> Wreck:
+def open_damaged(source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> DamagedStore:
     """Open a damaged store for reading. `private` is a prefix for the names of the copies that this needs."""
-    if (damaged := _recovering(source, "damaged")) is not None:
-        wreck: Wreck = damaged(source, private)
-        return wreck
+    if (opener := _recovering(source, "damaged")) is not None:
+        damaged: DamagedStore = opener(source, private)
+        return damaged
     if is_database(source):
         with driver(source):
-            from everstep.backends.postgres.recovery.damaged import PostgresWreck
-        return PostgresWreck(source)
-    from everstep.backends.sqlite.recovery.damaged import SqliteWreck
+            from everstep.backends.postgres.recovery.damaged import DamagedPostgresStore
+        return DamagedPostgresStore(source)
+    from everstep.backends.sqlite.recovery.damaged import DamagedSqliteStore
 
-    return SqliteWreck(_file(source), private, seal)
+    return DamagedSqliteStore(_file(source), private, seal)
 
 
 def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builder:

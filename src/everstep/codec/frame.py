@@ -74,7 +74,7 @@ class Framer:
 
     def unwrap(self, frame: bytes) -> bytes:
         """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and MemoryError if memory is short: the frame may be intact."""
-        return _unwrap(frame)
+        return frame[2:] if frame.startswith(_PLAIN) else _unpacked(frame)
 
 
 def weight(content: bytes) -> int:
@@ -88,14 +88,12 @@ def _bomb(content: bytes, packed: int) -> bool:
     return len(content) > RATIO_FREE and (len(content) > MAX_RATIO * packed or weight(content) > LIGHT + MAX_RATIO * packed)
 
 
-def _unwrap(frame: bytes) -> bytes:
+def _unpacked(frame: bytes) -> bytes:
     if len(frame) < 2:
         raise DamagedFrame("a frame has fewer than two bytes")
     if frame[0] != VERSION:
         raise DamagedFrame(f"frame version {frame[0]} is unknown; this program supports version {VERSION}")
     flags = frame[1]
-    if flags == _NONE:
-        return frame[2:]
     if flags & (_DICTIONARY | _ENCRYPTED) or flags not in (_ZSTD, _GZIP):
         raise DamagedFrame(f"frame flags {flags:#04x} require features that this program does not have")
     size = int.from_bytes(frame[2:6])

@@ -87,25 +87,28 @@ def encode(value: Any, path: str = "state") -> bytes:
 def pack(value: Any, default: Hook) -> bytes:
     """Encode a value, with `default` for types that the C encoder doesn't know. Raises TypeError without a path."""
     try:
-        out = _packb(value, default)
+        out = packb(value, default, _OPTIONS)
     except TypeError as error:
+        _raise_kept()
         if "Dict key" not in str(error):  # the only refusal that lowering helps with; any other would be tried again at each level
             raise
-        return _packb(_lowered(value, default), default)
-    if may_hold_bytes(out) and has_buffer(value):
-        return _packb(_lowered(value, default), default)
-    return out
+        return _pack_lowered(value, default)
+    return _pack_lowered(value, default) if may_hold_bytes(out) and has_buffer(value) else out
 
 
-def _packb(value: Any, default: Hook) -> bytes:
-    """Call the C encoder. It turns every error of a hook into a TypeError; errors that `keep` noted are raised again unchanged."""
+def _pack_lowered(value: Any, default: Hook) -> bytes:
     try:
-        return packb(value, default, _OPTIONS)
+        return packb(_lowered(value, default), default, _OPTIONS)
     except TypeError:
-        failure, _nesting.failure = getattr(_nesting, "failure", None), None
-        if failure is not None:
-            raise failure from None
+        _raise_kept()
         raise
+
+
+def _raise_kept() -> None:
+    """Raise the error that `keep` noted: the C encoder turns every error of a hook into a TypeError."""
+    failure, _nesting.failure = getattr(_nesting, "failure", None), None
+    if failure is not None:
+        raise failure from None
 
 
 def keep(failure: BaseException) -> None:

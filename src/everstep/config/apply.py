@@ -11,7 +11,7 @@ from typing import Any
 
 from everstep.config.settings import Settings
 from everstep.errors import InvalidConfig
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 
 
 def open_configured(settings: Settings, url: Any, given: Mapping[str, Any], opened: Callable[[Any, dict[str, Any]], Any]) -> Any:
@@ -42,7 +42,7 @@ def hooks_of(settings: Settings) -> list[tuple[dict[str, Any], Callable[..., Any
     return [(hook, _function(hook["call"], origin)) for hook in settings["hooks"]]
 
 
-def _function(call: str, place: str) -> Callable[..., Any]:
+def _function(call: str, location: str) -> Callable[..., Any]:
     module, _, name = call.partition(":")
     try:
         found: Any = import_module(module)
@@ -50,15 +50,15 @@ def _function(call: str, place: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise InvalidConfig(
-            f"hooks: call = {call!r:.100} cannot be imported: {error}", place, key="hooks", value=call,
+            f"hooks: call = {call!r:.100} cannot be imported: {error}", location, key="hooks", value=call,
             remedy="Check the name; it is imported in the same way as by the program itself.",
         ) from error  # fmt: skip
     if not callable(found):
-        raise InvalidConfig(f"hooks: call = {call!r:.100} must name a function", place, key="hooks", value=call)
+        raise InvalidConfig(f"hooks: call = {call!r:.100} must name a function", location, key="hooks", value=call)
     return found  # type: ignore[no-any-return]
 
 
-def add_hooks(store: Host, functions: list[tuple[dict[str, Any], Callable[..., Any]]]) -> list[Any]:
+def add_hooks(store: EngineStore, functions: list[tuple[dict[str, Any], Callable[..., Any]]]) -> list[Any]:
     """Register the functions; returns the hooks, so that they can be removed."""
     add = store.hook_registry.add
     return [add(hook["event"], function, priority=hook["priority"], timeout=hook["timeout"]) for hook, function in functions]

@@ -36,7 +36,7 @@ class Document(Shape):
                 return found
         return None
 
-    def place(self, *path: str | int) -> str:
+    def location(self, *path: str | int) -> str:
         """Return file and line, for messages."""
         line = self.line(*path)
         return shown(self.file) if line is None else f"{shown(self.file)}:{line}"

@@ -154,13 +154,13 @@ def _span(key: Key, value: Any) -> float | str:
 def _list(key: Key, value: Any, good: Callable[[str], Any]) -> list[Any]:
     if type(value) is not list:
         raise key.refuse()
-    for place, item in enumerate(value):
+    for index, item in enumerate(value):
         try:
             fits = type(item) is str and good(item)
         except InvalidArgument as error:
-            raise Bad(f"{item!r:.60} is not allowed: {error.message}; allowed: {key.allowed}", (place,)) from error
+            raise Bad(f"{item!r:.60} is not allowed: {error.message}; allowed: {key.allowed}", (index,)) from error
         if not fits:
-            raise Bad(f"{item!r:.60} is not allowed; allowed: {key.allowed}", (place,))
+            raise Bad(f"{item!r:.60} is not allowed; allowed: {key.allowed}", (index,))
     return list(value)
 
 
@@ -195,27 +195,27 @@ def _kinds(key: Key, value: Any) -> list[Any]:
 def _hooks(key: Key, value: Any) -> list[dict[str, Any]]:
     if type(value) is not list:
         raise key.refuse()
-    return [_hook(key, place, table) for place, table in enumerate(value)]
+    return [_hook(key, index, table) for index, table in enumerate(value)]
 
 
-def _hook(key: Key, place: int, table: Any) -> dict[str, Any]:
+def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
     if type(table) is not dict:
-        raise Bad(f"must be a table; allowed: {key.allowed}", (place,))
+        raise Bad(f"must be a table; allowed: {key.allowed}", (index,))
     for name in table:
         if name not in HOOK_KEYS:
-            raise Bad(f"has no key {name!r:.60}; allowed: {', '.join(HOOK_KEYS)}", (place, name))
+            raise Bad(f"has no key {name!r:.60}; allowed: {', '.join(HOOK_KEYS)}", (index, name))
     for name in ("event", "call"):
         if name not in table:
-            raise Bad(f"has no {name}; a hook needs event and call", (place,))
+            raise Bad(f"has no {name}; a hook needs event and call", (index,))
     event, call, priority, timeout = table["event"], table["call"], table.get("priority", 0), table.get("timeout", TIMEOUT)
     if type(event) is not str or not (event in HOOK_EVENTS or is_custom(event)):
-        raise Bad(f"event = {event!r:.60} is not allowed; allowed: {', '.join(HOOK_EVENTS)}, custom:name", (place, "event"))
+        raise Bad(f"event = {event!r:.60} is not allowed; allowed: {', '.join(HOOK_EVENTS)}, custom:name", (index, "event"))
     if type(call) is not str or not _CALL.fullmatch(call):
-        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a text such as 'package.module:function'", (place, "call"))
+        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a text such as 'package.module:function'", (index, "call"))
     if type(priority) is not int:
-        raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: an integer", (place, "priority"))
+        raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: an integer", (index, "priority"))
     if type(timeout) not in (int, float) or not 0 < timeout <= TIMEOUT_MAX:
-        raise Bad(f"timeout = {timeout!r:.60} is not allowed; allowed: a number of seconds greater than 0", (place, "timeout"))
+        raise Bad(f"timeout = {timeout!r:.60} is not allowed; allowed: a number of seconds greater than 0", (index, "timeout"))
     return {"event": event, "call": call, "priority": priority, "timeout": timeout}
 
 

@@ -65,7 +65,7 @@ def modern(table: Mapping[str, Any]) -> Modern:
         elif not new:
             out.old.append(Old(key, "", f"{key} is an older key and {_DROPPED}; remove it"))
         else:
-            out.old.append(_place(out.table, key, new, meaning))
+            out.old.append(_moved(out.table, key, new, meaning))
     return out
 
 
@@ -73,7 +73,7 @@ def _copied(value: Any) -> Any:
     return dict(value) if isinstance(value, dict) else value
 
 
-def _place(table: dict[str, Any], key: str, new: str, value: Any) -> Old:
+def _moved(table: dict[str, Any], key: str, new: str, value: Any) -> Old:
     group, _, name = new.rpartition(".")
     inside = table.setdefault(group, {}) if group else table
     if not isinstance(inside, dict) or (name in inside and inside[name] != value):
@@ -213,15 +213,15 @@ class _Rewriting:
         self._lines = text.splitlines(keepends=True)
         self._prefix = prefix
         self._table = table
-        self._places = lines_of(text)
+        self._line_numbers = lines_of(text)
         self._done: set[str] = set()
         self._below: dict[int, list[str]] = {}  # lines to insert after a line, by its index
 
     def apply(self, result: Modern) -> str:
         for old in result.old:
-            place = self._places.get((*self._prefix, old.key))
-            if place is not None:
-                self._lines[place - 1] = self._instead(old, self._lines[place - 1], result.table)
+            line = self._line_numbers.get((*self._prefix, old.key))
+            if line is not None:
+                self._lines[line - 1] = self._instead(old, self._lines[line - 1], result.table)
         return "".join(line + "".join(self._below.get(at, ())) for at, line in enumerate(self._lines))
 
     def _instead(self, old: Old, line: str, table: Mapping[str, Any]) -> str:
@@ -254,10 +254,10 @@ class _Rewriting:
         """Return the line of a table's own header, if it has one: the table's keys belong below it."""
         if not group or not isinstance(self._table.get(group), dict):
             return None
-        place = self._places.get((*self._prefix, group))
-        if place is None or not self._lines[place - 1].lstrip().startswith("["):
+        line = self._line_numbers.get((*self._prefix, group))
+        if line is None or not self._lines[line - 1].lstrip().startswith("["):
             return None
-        return place - 1
+        return line - 1
 
 
 _LINE = re.compile(

@@ -139,7 +139,7 @@ class _Reading:
     def __init__(self, document: Document | None):
         self._document = document
         self._found: dict[str, Value] = {}
-        self._places: dict[str, str] = {}
+        self._locations: dict[str, str] = {}
         self.faults: list[InvalidConfig] = []
         self.notes: list[str] = []
 
@@ -148,9 +148,9 @@ class _Reading:
         if document is None:
             return
         modern = legacy_keys.modern(document.table)
-        self.notes = [f"{document.place(old.key)}: {old.note}" for old in modern.old]
+        self.notes = [f"{document.location(old.key)}: {old.note}" for old in modern.old]
         for old in modern.bad:
-            self._fault(old.note, document.place(old.key), old.key, document.table.get(old.key))
+            self._fault(old.note, document.location(old.key), old.key, document.table.get(old.key))
         lines = {old.new: old.key for old in modern.old if old.new}
         for name, value in self._leaves(modern.table):
             where = (lines[name],) if name in lines else tuple(name.split("."))
@@ -180,7 +180,7 @@ class _Reading:
 
     def _unknown(self, key: str, value: Any, message: str, path: tuple[str, ...] = ()) -> None:
         assert self._document is not None
-        self._fault(message, self._document.place(*(path or (key,))), key, value)
+        self._fault(message, self._document.location(*(path or (key,))), key, value)
 
     def _take(self, name: str, value: Any, where: tuple[str | int, ...]) -> None:
         assert self._document is not None
@@ -188,26 +188,26 @@ class _Reading:
         try:
             value = KEYS[name].check(value)
         except Bad as bad:
-            self._fault(f"{name} = {shown(value)} {bad.reason}", document.place(*where, *bad.path), name, value)
+            self._fault(f"{name} = {shown(value)} {bad.reason}", document.location(*where, *bad.path), name, value)
             return
         if name == "store":
             value = _beside(document.file, value)
         if name == "workflows":
             value = [str(document.file.absolute().parent / path) for path in value]
         line = document.line(*where)
-        self._put(name, value, document.file.name if line is None else f"{document.file.name}:{line}", document.place(*where))
+        self._put(name, value, document.file.name if line is None else f"{document.file.name}:{line}", document.location(*where))
 
     def environment(self, environ: Mapping[str, str]) -> None:
         for variable in sorted(variables(environ)):
             key, text = VARIABLES.get(variable), environ[variable]
-            place = f"environment {variable}"
+            location = f"environment {variable}"
             if key is None:
-                self._fault(f"there is no such setting; {nearest(variable, VARIABLES)}", place, variable, text)
+                self._fault(f"there is no such setting; {nearest(variable, VARIABLES)}", location, variable, text)
             elif text.strip() or key.kind in LISTS:  # an empty variable counts as unset
                 try:
-                    self._put(key.name, key.parse(text), place, place)
+                    self._put(key.name, key.parse(text), location, location)
                 except Bad as bad:
-                    self._fault(f"{key.name} = {shown(text)} {bad.reason}", place, key.name, text)
+                    self._fault(f"{key.name} = {shown(text)} {bad.reason}", location, key.name, text)
 
     def arguments(self, arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items():
@@ -219,9 +219,9 @@ class _Reading:
             except Bad as bad:
                 self._fault(f"{name} = {shown(value)} {bad.reason}", "argument", name, value)
 
-    def _put(self, name: str, value: Any, origin: str, place: str) -> None:
+    def _put(self, name: str, value: Any, origin: str, location: str) -> None:
         self._found[name] = Value(value, origin)
-        self._places[name] = place
+        self._locations[name] = location
 
     def settled(self) -> dict[str, Value]:
         """Return a value for each key."""
@@ -241,16 +241,20 @@ class _Reading:
             try:
                 attempt()
             except InvalidArgument as error:
-                self._fault(f"{error.message}; {error.remedy}", self._places.get(name), name, settings[name])
+                self._fault(f"{error.message}; {error.remedy}", self._locations.get(name), name, settings[name])
 
-    def _fault(self, message: str, place: str | None, key: str, value: Any) -> None:
-        self.faults.append(InvalidConfig(message, place, key=key, value=value))
+    def _fault(self, message: str, location: str | None, key: str, value: Any) -> None:
+        self.faults.append(InvalidConfig(message, location, key=key, value=value))
 
     def refuse(self) -> None:
         if self.faults:
             first = self.faults[0]
             raise InvalidConfig(
-                first.fault.removeprefix(f"{first.place}: "), first.place, key=first.key, value=first.value, others=len(self.faults) - 1
+                first.fault.removeprefix(f"{first.location}: "),
+                first.location,
+                key=first.key,
+                value=first.value,
+                others=len(self.faults) - 1,
             )
 
 

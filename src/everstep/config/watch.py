@@ -21,7 +21,7 @@ from everstep.config.apply import add_hooks, hooks_of
 from everstep.config.keys import KEYS
 from everstep.config.settings import Settings, again
 from everstep.errors import InvalidConfig
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy
 
 SECONDS = 1.0
@@ -33,7 +33,7 @@ class Watch:
     `fixed` names the arguments of `open` that stay as given; `hooks` are those that the settings registered.
     """
 
-    def __init__(self, store: Host, settings: Settings, fixed: Iterable[str] = (), hooks: Iterable[Any] = ()):
+    def __init__(self, store: EngineStore, settings: Settings, fixed: Iterable[str] = (), hooks: Iterable[Any] = ()):
         self._store = ref(store)  # weak: a store that is dropped without being closed must not be kept alive by its watch
         self.settings = settings
         self._fixed = frozenset(fixed)
@@ -116,7 +116,7 @@ class Watch:
             self._apply(store, fresh, functions)
             return True
 
-    def _apply(self, store: Host, fresh: Settings, functions: Any) -> None:
+    def _apply(self, store: EngineStore, fresh: Settings, functions: Any) -> None:
         former, self.settings = self.settings, fresh
         changed = {name for name in KEYS if former[name] != fresh[name]}
         waiting = sorted(name for name in changed if not KEYS[name].live)
@@ -130,14 +130,14 @@ class Watch:
         if waiting:
             _say(self.settings, f"{', '.join(waiting)} changed; the change takes effect when the store is opened again")
 
-    def _apply_policy(self, store: Host, fresh: Settings, waiting: list[str]) -> None:
+    def _apply_policy(self, store: EngineStore, fresh: Settings, waiting: list[str]) -> None:
         policy = Policy.parse(fresh["policy"])
         if policy.off:
             waiting.append("policy")  # recording can only be switched off when a store is opened
         else:
             store.change_policy(policy)
 
-    def _apply_values(self, store: Host, fresh: Settings, changed: set[str]) -> None:
+    def _apply_values(self, store: EngineStore, fresh: Settings, changed: set[str]) -> None:
         options = fresh.options()
         tables = {name.partition(".")[0] for name in changed}
         for name in ("durability", "budget", "timeout"):

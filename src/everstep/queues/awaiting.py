@@ -14,9 +14,9 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import decode
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow, Status
+from everstep.records import Message, RunRow, Status
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.waits.wake_callers import request_wakeup
 from everstep.store.journal.failures import rebuilt
@@ -40,10 +40,10 @@ class _Wait(Shape):
     seen: bool
 
 
-def is_over(store: Host, id: str) -> bool:
+def is_over(store: EngineStore, id: str) -> bool:
     """Whether a run has ended. A failed run that will be retried has not: it still has its queue entry."""
     row = store.backend.run(id)
-    return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.place(id) is None)
+    return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.queue_entry(id) is None)
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -65,7 +65,7 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
     store, now = run.store, clock.now_us()
     if run.dry:  # a validation writes nothing
         return _said(run, outcome_now(store, id))
-    wait = _wait_of(run.letters.waiting.get(name), run.store.framer) or _Wait(
+    wait = _wait_of(run.messages.waiting.get(name), run.store.framer) or _Wait(
         now, None if timeout is None else now + int(timeout * 1e6), False
     )
     row = _register(store, run, id)
@@ -73,13 +73,13 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
         raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for it to end", remedy="Enqueue it again under another id.")
     wait.seen = row is not None
     if is_over(store, id) or (wait.deadline is not None and now >= wait.deadline):
-        run.letters.take(name)
+        run.messages.take(name)
         return _said(run, outcome_now(store, id))
     _sleep(run, name, wait, now)
     raise Waiting(run.id, f"the end of run {id!r}", wait.deadline)
 
 
-def _register(store: Host, run: Attempt, id: str) -> RunRow | None:
+def _register(store: EngineStore, run: Attempt, id: str) -> RunRow | None:
     """Ask for a wake-up before checking the run: if it ends in between, either its process sees the message or the check sees the end."""
     row = store.backend.run(id)
     if row is not None and not is_over(store, id):
@@ -95,19 +95,19 @@ def _sleep(run: Attempt, name: str, wait: _Wait, now: int) -> None:
     pause = min(max(now - wait.began, _SOONEST), _LATEST) if wait.seen else _NOT_SEEN
     due = now + pause if wait.deadline is None else min(now + pause, wait.deadline)
     with run.writer.lock:
-        if name in run.letters.waiting:
-            run.letters.read.append(name)
-        run.letters.send(name, due, [wait.began, wait.deadline, wait.seen], now)
+        if name in run.messages.waiting:
+            run.messages.read.append(name)
+        run.messages.send(name, due, [wait.began, wait.deadline, wait.seen], now)
 
 
-def _wait_of(letter: Letter | None, framer: Framer) -> _Wait | None:
-    match decode(framer.unwrap(letter.body)) if letter is not None else None:
+def _wait_of(message: Message | None, framer: Framer) -> _Wait | None:
+    match decode(framer.unwrap(message.body)) if message is not None else None:
         case [int() as began, int() | None as deadline, bool() as seen]:
             return _Wait(began, deadline, seen)
     return None
 
 
-def outcome_now(store: Host, id: str) -> Outcome:
+def outcome_now(store: EngineStore, id: str) -> Outcome:
     """Return the current outcome of a run, which may not have ended."""
     if store.backend.run(id) is None:
         return Outcome(id, Status.QUEUED.value, reason="no worker has read the order yet, or its transaction was not committed")

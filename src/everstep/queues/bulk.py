@@ -11,11 +11,11 @@ from everstep.backends.contract.queues import Task
 from everstep.errors import EverstepError, InvalidArgument, RunExists
 from everstep.fields import Shape
 from everstep.ids import check_id, new_id
-from everstep.queues.enqueue import Enqueued, Order, commit_of, order_of, place, refuse_other_run
+from everstep.queues.enqueue import Enqueued, Order, commit_of, enqueue_order, order_of, refuse_other_run
 from everstep.runtime.child import child_id
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.store.refs import find_run
 
 MOST = 10_000
@@ -31,7 +31,7 @@ class Item(Shape, frozen=True):
 
 
 def enqueue_many(
-    store: Host, items: Iterable[Mapping[str, Any]], workflow: Any, queue: str, priority: int, delay: float | timedelta | None
+    store: EngineStore, items: Iterable[Mapping[str, Any]], workflow: Any, queue: str, priority: int, delay: float | timedelta | None
 ) -> list[Enqueued]:
     defaults = {"workflow": workflow, "queue": queue, "priority": priority, "delay": delay}
     found = [_item(store, number, item, defaults) for number, item in enumerate(_listed(items))]
@@ -40,7 +40,7 @@ def enqueue_many(
     here = frame.get()
     if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, found, here)
-    return _place_all(store, found, [new_id() if item.id is None else item.id for item in found])
+    return _enqueue_all(store, found, [new_id() if item.id is None else item.id for item in found])
 
 
 def _listed(items: Any) -> list[Any]:
@@ -56,7 +56,7 @@ def _listed(items: Any) -> list[Any]:
     return listed
 
 
-def _item(store: Host, number: int, item: Any, defaults: dict[str, Any]) -> Item:
+def _item(store: EngineStore, number: int, item: Any, defaults: dict[str, Any]) -> Item:
     """Check one item as `enqueue` checks its arguments. The error names the item, because there may be thousands."""
     try:
         if not isinstance(item, Mapping):
@@ -72,7 +72,7 @@ def _item(store: Host, number: int, item: Any, defaults: dict[str, Any]) -> Item
         raise
 
 
-def _checked(store: Host, said: dict[str, Any]) -> Item:
+def _checked(store: EngineStore, said: dict[str, Any]) -> Item:
     args, kwargs = said.get("args", ()), said.get("kwargs", {})
     if said["workflow"] is None:
         raise InvalidArgument("workflow is missing", remedy="Give it in the item, or for all items: enqueue_many(items, workflow=crawl).")
@@ -86,7 +86,7 @@ def _checked(store: Host, said: dict[str, Any]) -> Item:
     return Item(order, None if id is None else check_id(id))
 
 
-def _as_step(store: Host, items: list[Item], here: Frame) -> list[Enqueued]:
+def _as_step(store: EngineStore, items: list[Item], here: Frame) -> list[Enqueued]:
     """Enqueue as one step of the calling run. The ids are derived from the step, so a crash in the middle creates no second run."""
 
     def enqueue_many(digest: bytes) -> list[list[Any]]:
@@ -95,14 +95,14 @@ def _as_step(store: Host, items: list[Item], here: Frame) -> list[Enqueued]:
         assert inside.ticket is not None
         address = inside.ticket.address
         ids = [child_id(inside.run.id, f"{address}/{n}") if item.id is None else item.id for n, item in enumerate(items)]
-        return [[made.id, made.new] for made in _place_all(store, items, ids)]
+        return [[made.id, made.new] for made in _enqueue_all(store, items, ids)]
 
     digest = sha256(b"".join(item.order.name.encode() + item.order.about["input_digest"] for item in items)).digest()[:16]
     made = here.run.called(False, "enqueue_many", enqueue_many, (digest,), {})
     return [Enqueued(run, item.order.task.queue, new, store) for item, (run, new) in zip(items, made, strict=True)]
 
 
-def _place_all(store: Host, items: list[Item], ids: list[str]) -> list[Enqueued]:
+def _enqueue_all(store: EngineStore, items: list[Item], ids: list[str]) -> list[Enqueued]:
     """Create the runs. If an id is taken, the transaction is rolled back: the existing run must have the same workflow and input."""
     first = _first_of_each(items, ids)
     known: list[str] = []
@@ -130,7 +130,7 @@ def _first_of_each(items: list[Item], ids: list[str]) -> dict[str, int]:
     return first
 
 
-def _is_there(store: Host, id: str, order: Order) -> bool:
+def _is_there(store: EngineStore, id: str, order: Order) -> bool:
     """Whether the run of an order exists; raises if another run has its id."""
     if store.backend.run(id) is None:
         return False
@@ -138,9 +138,9 @@ def _is_there(store: Host, id: str, order: Order) -> bool:
     return True
 
 
-def _result(store: Host, item: Item, id: str, new: bool, exists: bool) -> Enqueued:
+def _result(store: EngineStore, item: Item, id: str, new: bool, exists: bool) -> Enqueued:
     queue = item.order.task.queue
     if exists:
         return Enqueued(id, queue, new, store)
     twin = store.backend.twin(item.order.task)
-    return Enqueued(twin, queue, False, store) if twin is not None else place(store, item.order, id)
+    return Enqueued(twin, queue, False, store) if twin is not None else enqueue_order(store, item.order, id)

@@ -18,14 +18,14 @@ from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
 from everstep.fields import Shape, field
 from everstep.ids import check_id, check_tag, new_id
 from everstep.queues import awaiting
-from everstep.records import Letter, RunRow, Status
+from everstep.records import Message, RunRow, Status
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.engine import owner
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
@@ -43,7 +43,7 @@ class Enqueued(Shape, frozen=True):
     id: str
     queue: str
     new: bool
-    _store: Host = field(repr=False, compare=False)
+    _store: EngineStore = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.id
@@ -106,7 +106,7 @@ class Order(Shape, frozen=True):
 
 
 def enqueue(
-    store: Host,
+    store: EngineStore,
     function: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -122,13 +122,13 @@ def enqueue(
 
         leave(store, order, run := new_id() if id is None else check_id(id), connection)
         return Enqueued(run, task.queue, True, store)
-    here = owner.place()
+    here = owner.current_frame()
     if here is not None and here.ticket is None and isinstance(here.run, Attempt):
         return _as_step(store, order, id, here)
-    return place(store, order, new_id() if id is None else check_id(id))
+    return enqueue_order(store, order, new_id() if id is None else check_id(id))
 
 
-def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued:
+def _as_step(store: EngineStore, order: Order, id: str | None, here: Frame) -> Enqueued:
     """Enqueue as a step of the calling run, so that a replay enqueues nothing twice. The id is derived from the step: a crash in it is harmless."""
 
     def enqueue(digest: bytes) -> tuple[str, bool]:
@@ -136,7 +136,7 @@ def _as_step(store: Host, order: Order, id: str | None, here: Frame) -> Enqueued
         assert inside is not None
         assert inside.ticket is not None
         try:
-            made = place(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
+            made = enqueue_order(store, order, child_id(inside.run.id, inside.ticket.address) if id is None else check_id(id))
         except TROUBLE as error:
             if store is inside.run.store:
                 inside.run.met(error, step=True)
@@ -165,13 +165,13 @@ class Queue(Shape, frozen=True):
     limits: Limits
 
 
-def wait(store: Host, run_id: str, timeout: float | None) -> Outcome:
+def wait(store: EngineStore, run_id: str, timeout: float | None) -> Outcome:
     """Return the outcome of a run that another thread or process executes, as soon as it has ended."""
     row = find_run(store.backend, run_id)
     return Enqueued(row.id, "", False, store).wait(timeout)
 
 
-def queues(store: Host, minutes: int) -> list[Queue]:
+def queues(store: EngineStore, minutes: int) -> list[Queue]:
     if type(minutes) is not int or not 0 <= minutes <= _MOST:
         raise InvalidArgument(f"minutes must be an integer from 0 to {_MOST:,}, got {minutes!r:.60}")
     found = []
@@ -185,7 +185,7 @@ def queues(store: Host, minutes: int) -> list[Queue]:
 
 
 def order_of(
-    store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
+    store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
 ) -> Order:
     """Return a checked order: an input that no worker could use is refused here."""
     flow = None if isinstance(function, str) else flows.as_workflow(function)
@@ -195,7 +195,7 @@ def order_of(
     return Order(name, about, chunks, check_task(task), _microseconds(delay))
 
 
-def stored_input(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
+def stored_input(store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> flows.Stored:
     """Return an input as this store saves it; raise if the workflow, when it is known, cannot accept it."""
     if not isinstance(function, str):
         flow = flows.as_workflow(function)
@@ -227,44 +227,44 @@ def _microseconds(delay: Any) -> int:
     return int(seconds * 1_000_000)
 
 
-def commit_of(store: Host, order: Order, id: str) -> Commit:
+def commit_of(store: EngineStore, order: Order, id: str) -> Commit:
     """Return the commit that creates the run."""
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.letters = [Letter.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
+    commit.messages = [Message.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 
 
-def place(store: Host, order: Order, id: str) -> Enqueued:
+def enqueue_order(store: EngineStore, order: Order, id: str) -> Enqueued:
     """Create the run, or find the existing one."""
     try:
         store.backend.commit(commit_of(store, order, id))
     except AlreadyQueued as error:
         twin = error.run or store.backend.twin(order.task)
-        return Enqueued(twin, order.task.queue, False, store) if twin is not None else place(store, order, id)
+        return Enqueued(twin, order.task.queue, False, store) if twin is not None else enqueue_order(store, order, id)
     except RunExists:
         refuse_other_run(store, find_run(store.backend, id), order)
         return Enqueued(id, order.task.queue, False, store)
     return Enqueued(id, order.task.queue, True, store)
 
 
-def refuse_other_run(store: Host, row: RunRow, order: Order) -> None:
+def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
     """Raise if the id belongs to a run of another workflow or with another input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
         raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")
 
 
-def set_limits(store: Host, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
+def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
     check_queue(queue)
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
         if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
             raise InvalidArgument(f"{name} must be an integer from 1 to {_MOST:,}, got {value!r:.60}")
     count, seconds = _rate(rate)
     limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
-    store.backend.set_fact(LIMITS + queue, None if limits.none else limits.text())
+    store.backend.set_property(LIMITS + queue, None if limits.none else limits.text())
 
 
 def _rate(rate: Any) -> tuple[int | None, float]:
@@ -278,5 +278,5 @@ def _rate(rate: Any) -> tuple[int | None, float]:
     )
 
 
-def limits_of(store: Host, queue: str) -> Limits:
-    return Limits.parse(store.backend.fact(LIMITS + check_queue(queue)))
+def limits_of(store: EngineStore, queue: str) -> Limits:
+    return Limits.parse(store.backend.get_property(LIMITS + check_queue(queue)))

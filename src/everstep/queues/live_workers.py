@@ -9,7 +9,7 @@ from everstep.backends.contract.core import Query
 from everstep.fields import Shape
 from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import Status
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.store.views import when
 
 
@@ -35,7 +35,7 @@ class LiveWorker(Shape, frozen=True):
         return f"{self.id}: process {self.pid} on {self.host}, {', '.join(self.queues) or 'no queues'}, {len(self.runs):,} runs"
 
 
-def workers(store: Host) -> list[LiveWorker]:
+def workers(store: EngineStore) -> list[LiveWorker]:
     backend = store.backend
     said: dict[str, list[WorkerRecord]] = defaultdict(list)
     for id, one in worker_records(backend):

@@ -23,8 +23,8 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, RunExists, StoreBusy, Unstorable
 from everstep.fields import Shape
-from everstep.queues.enqueue import Order, place
-from everstep.runtime.engine_store import Host
+from everstep.queues.enqueue import Order, enqueue_order
+from everstep.runtime.engine_store import EngineStore
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS everstep_orders (number INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"
@@ -46,7 +46,7 @@ class Carried(Shape, frozen=True):
     error: EverstepError | None = None
 
 
-def leave(store: Host, order: Order, run: str, connection: Any) -> None:
+def leave(store: EngineStore, order: Order, run: str, connection: Any) -> None:
     """Insert an order in the open transaction of a connection; begins one if none is open."""
     said = {
         "name": order.name, "about": order.about, "chunks": order.chunks, "delay": order.delay, "at": clock.now_us(),
@@ -78,7 +78,7 @@ def _leave_in_file(connection: sqlite3.Connection, values: Sequence[Any]) -> Non
     connection.execute(_LEAVE, values)
 
 
-def carry_out(store: Host, files: Sequence[str | os.PathLike[str]] = ()) -> Iterator[Carried]:
+def carry_out(store: EngineStore, files: Sequence[str | os.PathLike[str]] = ()) -> Iterator[Carried]:
     """Make runs from the committed orders."""
     outbox: Any = store.backend if has(store.backend, Outbox) else None
     while outbox is not None and (found := outbox.orders(_AT_ONCE)):
@@ -88,7 +88,7 @@ def carry_out(store: Host, files: Sequence[str | os.PathLike[str]] = ()) -> Iter
         yield from _from_file(store, file)
 
 
-def _from_file(store: Host, file: str | os.PathLike[str]) -> Iterator[Carried]:
+def _from_file(store: EngineStore, file: str | os.PathLike[str]) -> Iterator[Carried]:
     if not Path(file).exists():
         return
     try:
@@ -103,7 +103,7 @@ def _from_file(store: Host, file: str | os.PathLike[str]) -> Iterator[Carried]:
         raise StoreBusy(f"the orders in {os.fspath(file)!r} cannot be read: {error}") from error
 
 
-def _carry(store: Host, left: Left) -> Carried:
+def _carry(store: EngineStore, left: Left) -> Carried:
     """Make the run of one order. Drops only orders that can never succeed; a store error is raised, and the order stays."""
     _, run, body, digest = left
     if not isinstance(body, bytes) or sha256(body).digest() != digest:
@@ -113,12 +113,12 @@ def _carry(store: Host, left: Left) -> Carried:
     except (Damaged, ValueError, TypeError, KeyError) as error:
         return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue the run again."))
     try:
-        return Carried(place(store, order, run).id)
+        return Carried(enqueue_order(store, order, run).id)
     except (RunExists, Unstorable, InvalidArgument) as error:
         return Carried(run, error)
 
 
-def _read(store: Host, body: bytes) -> Order:
+def _read(store: EngineStore, body: bytes) -> Order:
     said = decode(store.framer.unwrap(body))
     late = max(0, said["delay"] - (clock.now_us() - said["at"]))
     return Order(said["name"], said["about"], said["chunks"], Task(*said["task"]), late)

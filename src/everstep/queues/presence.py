@@ -15,7 +15,7 @@ from typing import NamedTuple
 from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged, EverstepError
 from everstep.runtime import workflow as flows
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 
 WORKER = "worker:"
 _numbers = itertools.count(1)
@@ -41,7 +41,7 @@ class WorkerRecord(NamedTuple):
 class Presence:
     """The record that a worker keeps in the store about itself while it works."""
 
-    def __init__(self, store: Host, queues: Sequence[str], concurrency: int, recover: bool):
+    def __init__(self, store: EngineStore, queues: Sequence[str], concurrency: int, recover: bool):
         self._store = store
         self._about = (list(queues), concurrency, recover, store.keeper.ttl)
         self._name = f"{WORKER}{store.keeper.worker.id}/{next(_numbers)}"
@@ -53,7 +53,7 @@ class Presence:
         text = json.dumps(WorkerRecord(*self._about, flows.versions())._asdict())
         if text != self._written:
             self._attend()
-            self._store.backend.set_fact(self._name, text)
+            self._store.backend.set_property(self._name, text)
             self._written = text
 
     def _attend(self) -> None:
@@ -63,14 +63,14 @@ class Presence:
     def check(self) -> None:
         """Record this worker again if others took it for dead while its process was suspended, and remove the records of dead workers."""
         backend = self._store.backend
-        facts = backend.facts(WORKER)
+        properties = backend.properties(WORKER)
         alive = {worker.id for worker in backend.living()}
-        if self._name not in facts or self._store.keeper.worker.id not in alive:
+        if self._name not in properties or self._store.keeper.worker.id not in alive:
             self._written = None
             self.record()
-        for name in facts:
+        for name in properties:
             if name != self._name and worker_in(name) not in alive:
-                backend.set_fact(name, None)
+                backend.set_property(name, None)
 
     def end(self) -> None:
         if not self._attends:
@@ -78,7 +78,7 @@ class Presence:
         self._attends = False
         self._store.keeper.released()
         with suppress(EverstepError):  # best effort: its lease expires, and others remove the property
-            self._store.backend.set_fact(self._name, None)
+            self._store.backend.set_property(self._name, None)
 
 
 def worker_in(name: str) -> str:
@@ -88,4 +88,4 @@ def worker_in(name: str) -> str:
 
 def worker_records(backend: Backend) -> list[tuple[str, WorkerRecord]]:
     """Return the id and the record of each worker that has not stopped, including workers that died since."""
-    return [(worker_in(name), WorkerRecord.parse(name, text)) for name, text in backend.facts(WORKER).items()]
+    return [(worker_in(name), WorkerRecord.parse(name, text)) for name, text in backend.properties(WORKER).items()]

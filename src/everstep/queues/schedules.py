@@ -23,7 +23,7 @@ from everstep.fields import Shape
 from everstep.ids import check_tag
 from everstep.queues import enqueue as queueing
 from everstep.runtime import workflow as flows
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"
@@ -56,7 +56,15 @@ class Fired(Shape, frozen=True):
 
 
 def schedule(
-    store: Host, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], cron: str, zone: str, missed: Missed, task: Task
+    store: EngineStore,
+    name: str,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cron: str,
+    zone: str,
+    missed: Missed,
+    task: Task,
 ) -> Schedule:
     """Save a schedule, or change the one with this name. It first fires at the next time from now. If cron and zone did not change, its next
     time stays: a program that sets its schedules at every start loses no time that was missed while it was down."""
@@ -73,34 +81,34 @@ def schedule(
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
         "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
     }  # fmt: skip
-    store.backend.set_fact(PREFIX + name, json.dumps(said))
+    store.backend.set_property(PREFIX + name, json.dumps(said))
     return _parse(store, PREFIX + name, said)
 
 
-def _known(store: Host, name: str) -> dict[str, Any]:
+def _known(store: EngineStore, name: str) -> dict[str, Any]:
     """Return the schedule saved under a name; empty if it cannot be read, because the caller replaces it."""
-    text = store.backend.fact(PREFIX + name)
+    text = store.backend.get_property(PREFIX + name)
     with suppress(Damaged):
-        return _read(PREFIX + name, text, store.backend.fact(FIRED + name)) if text is not None else {}
+        return _read(PREFIX + name, text, store.backend.get_property(FIRED + name)) if text is not None else {}
     return {}
 
 
-def unschedule(store: Host, name: str) -> None:
-    if store.backend.fact(PREFIX + check_tag(name, "name of a schedule")) is None:
+def unschedule(store: EngineStore, name: str) -> None:
+    if store.backend.get_property(PREFIX + check_tag(name, "name of a schedule")) is None:
         raise NotFound(f"there is no schedule {name!r}", remedy="store.schedules() lists them.")
     for prefix in (PREFIX, FIRED):
-        if store.backend.fact(prefix + name) is not None:
-            store.backend.set_fact(prefix + name, None)
+        if store.backend.get_property(prefix + name) is not None:
+            store.backend.set_property(prefix + name, None)
 
 
-def schedules(store: Host) -> list[Schedule]:
+def schedules(store: EngineStore) -> list[Schedule]:
     return [_parse(store, name, _read(name, text, fired)) for name, text, fired in _all(store)]
 
 
-def _all(store: Host) -> list[tuple[str, str, str | None]]:
+def _all(store: EngineStore) -> list[tuple[str, str, str | None]]:
     """Return each schedule with the record of its last firing."""
-    known = store.backend.facts(PREFIX)
-    fired = store.backend.facts(FIRED) if known else {}
+    known = store.backend.properties(PREFIX)
+    fired = store.backend.properties(FIRED) if known else {}
     return [(name, text, fired.get(FIRED + name.removeprefix(PREFIX))) for name, text in known.items()]
 
 
@@ -118,7 +126,7 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def _parse(store: Host, name: str, said: dict[str, Any]) -> Schedule:
+def _parse(store: EngineStore, name: str, said: dict[str, Any]) -> Schedule:
     task = Task(**said["task"])
     args, kwargs = decode(store.framer.unwrap(b64decode(said["input"])))
     return Schedule(
@@ -151,7 +159,7 @@ def times(cron: str, zone: str, moment: int, back: bool = False) -> Iterator[int
         raise InvalidArgument(f"cron expression {cron!r:.60} never matches a time")
 
 
-def fire(store: Host, now: int) -> list[Fired]:
+def fire(store: EngineStore, now: int) -> list[Fired]:
     """Enqueue the runs that are due. A schedule that fails does not keep the others from firing."""
     fired: list[Fired] = []
     for name, text, noted in _all(store):
@@ -166,13 +174,13 @@ def fire(store: Host, now: int) -> list[Fired]:
     return fired
 
 
-def _fire(store: Host, name: str, text: str, said: dict[str, Any], now: int) -> list[Fired]:
+def _fire(store: EngineStore, name: str, text: str, said: dict[str, Any], now: int) -> list[Fired]:
     due, following = _due(said, now)
     plan = _parse(store, name, said)
     task = Task(**said["task"])
     fired = [run for at in due if (run := _enqueue(store, plan, task, at)) is not None]
-    if store.backend.fact(name) == text:  # else the schedule was changed or removed: there is nothing to record this for
-        store.backend.set_fact(FIRED + plan.name, f"{_digest(text)} {following}")
+    if store.backend.get_property(name) == text:  # else the schedule was changed or removed: there is nothing to record this for
+        store.backend.set_property(FIRED + plan.name, f"{_digest(text)} {following}")
     return fired
 
 
@@ -191,11 +199,11 @@ def _due(said: dict[str, Any], now: int) -> tuple[list[int], int]:
     return due[::-1], following
 
 
-def _enqueue(store: Host, plan: Schedule, task: Task, at: int) -> Fired | None:
+def _enqueue(store: EngineStore, plan: Schedule, task: Task, at: int) -> Fired | None:
     args, kwargs = plan.input
     order = queueing.order_of(store, flows.by_name(plan.workflow) or plan.workflow, args, kwargs, task, None)
     run = f"{plan.name}-{datetime.fromtimestamp(at / 1e6, UTC):%Y%m%dT%H%M%SZ}"
     try:
-        return Fired(plan.name, run) if queueing.place(store, order, run).new else None
+        return Fired(plan.name, run) if queueing.enqueue_order(store, order, run).new else None
     except RunExists:
         return None  # a run for that time exists already, with the input that the schedule had then

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.contract.queues import Place
+from everstep.backends.contract.queues import QueueEntry
 from everstep.errors import EverstepError
 from everstep.fields import Shape
 from everstep.queues.presence import WorkerRecord, worker_records
 from everstep.records import RunRow, Status
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.workflow import beginning
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.refs import verified
@@ -42,7 +42,7 @@ class _Candidate(NamedTuple):
     queue: str | None
 
 
-def stranded(store: Host) -> list[Stranded]:
+def stranded(store: EngineStore) -> list[Stranded]:
     backend = store.backend
     alive = {worker.id for worker in backend.living()}
     workers = [said for worker, said in worker_records(backend) if worker in alive]
@@ -56,30 +56,30 @@ def stranded(store: Host) -> list[Stranded]:
 
 def _queued(backend: Backend, alive: set[str]) -> Iterator[_Candidate]:
     """Yield the queued runs that no worker executes, except those that an operator paused."""
-    for place in backend.places():
-        if place.worker not in alive:
-            row = backend.run(place.run)
-            if row is not None and not _is_paused(backend, place):
-                yield _Candidate(row, place.task.queue)
+    for entry in backend.queue_entries():
+        if entry.worker not in alive:
+            row = backend.run(entry.run)
+            if row is not None and not _is_paused(backend, entry):
+                yield _Candidate(row, entry.task.queue)
 
 
-def _is_paused(backend: Backend, place: Place) -> bool:
-    return place.ready is None and any(letter.name == "pause" for letter in backend.letters(place.run))
+def _is_paused(backend: Backend, entry: QueueEntry) -> bool:
+    return entry.ready is None and any(message.name == "pause" for message in backend.messages(entry.run))
 
 
 def _outside(backend: Backend) -> Iterator[_Candidate]:
     """Yield the runs of workflows outside of queues that need a worker: now, or when their wait ends."""
-    failed = {run for run in backend.due(_LAST, outside=True) if any(letter.name == "retry" for letter in backend.letters(run))}
+    failed = {run for run in backend.due(_LAST, outside=True) if any(message.name == "retry" for message in backend.messages(run))}
     rows = [row for status in (Status.RUNNING, Status.WAITING) for _, row in backend.runs(Query(status=status.value))]
     rows += [row for run in sorted(failed) if (row := backend.run(run)) is not None and row.status == Status.FAILED]
     for row in rows:
-        if row.workflow is None or backend.place(row.id) is not None or backend.holder(row) is not None:
+        if row.workflow is None or backend.queue_entry(row.id) is not None or backend.holder(row) is not None:
             continue
-        if row.status != Status.WAITING or not any(letter.name == "pause" for letter in backend.letters(row.id)):
+        if row.status != Status.WAITING or not any(message.name == "pause" for message in backend.messages(row.id)):
             yield _Candidate(row, None)
 
 
-def _look_at(store: Host, candidate: _Candidate, workers: list[WorkerRecord]) -> Stranded | None:
+def _look_at(store: EngineStore, candidate: _Candidate, workers: list[WorkerRecord]) -> Stranded | None:
     row, queue = candidate
     version = None
     try:

@@ -44,7 +44,7 @@ from everstep.queues.enqueue import DEFAULT, check_queue
 from everstep.queues.presence import Presence
 from everstep.records import RunRow, Status
 from everstep.runtime import workflow as flows
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
@@ -94,7 +94,7 @@ class Worker:
 
     def __init__(
         self,
-        store: Host,
+        store: EngineStore,
         queues: Sequence[str] = (DEFAULT,),
         concurrency: int = 8,
         *,
@@ -216,8 +216,8 @@ class Worker:
         """Whether this worker can execute another run: a queued one that gets ready by itself, or one outside of queues that is due now."""
         if self._store.keeper.owes:
             return True  # runs under which the store failed, and that are not released yet
-        for place in [place for queue in self.queues for place in self._store.backend.places(queue)]:
-            if place.ready is not None and self._can_take(self._store.backend.run(place.run)):
+        for entry in [entry for queue in self.queues for entry in self._store.backend.queue_entries(queue)]:
+            if entry.ready is not None and self._can_take(self._store.backend.run(entry.run)):
                 return True
         if self.stopping or not self._recover:
             return False
@@ -403,7 +403,7 @@ class Worker:
         dead = {worker for worker, row in held.items() if backend.holder(row) is None}
         found = False
         for _, row in backend.runs(Query(status=Status.RUNNING.value)) if dead else ():
-            if row.worker in dead and self._can_take(row) and backend.place(row.id) is None:
+            if row.worker in dead and self._can_take(row) and backend.queue_entry(row.id) is None:
                 found = True
                 self._resume(crew, row)
         return found

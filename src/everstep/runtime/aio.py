@@ -28,7 +28,7 @@ from everstep.threads.offload import offload
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.steps.open_step import AsyncOpenStep
 
 _MOST_SECONDS = 5.0  # a cancelled task waits at most this long for the thread that opens or closes its run
@@ -185,7 +185,7 @@ class AsyncStore:
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`."""
 
     def __init__(
-        self, store: Host, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any], wait: Callable[..., Any]
+        self, store: EngineStore, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any], wait: Callable[..., Any]
     ):
         self._store = store
         self.run = run

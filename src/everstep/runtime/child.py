@@ -18,7 +18,7 @@ from everstep.fields import replace
 from everstep.records import CHILD, Kind, RunRow, Status
 from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.deaths import is_buried
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.steps.lookup import given_again
@@ -72,7 +72,7 @@ def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     assert here is not None
     assert here.ticket is not None
     run, address = here.run, here.ticket.address
-    store = cast(Host, run.store)
+    store = cast(EngineStore, run.store)
     id = child_id(run.id, address)
     token = frame.set(None)  # the child counts its own steps
     try:
@@ -101,7 +101,7 @@ def cancel_child(run: Any, address: str) -> None:
     """Cancel the child run of a call that the program cancelled, if it has not ended. Calling this twice is harmless."""
     from everstep.runtime.waits import control
 
-    store = cast(Host, run.store)
+    store = cast(EngineStore, run.store)
     row = store.backend.run(child_id(run.id, address))
     if row is not None and row.parent == run.id and row.parent_number == CHILD:
         control.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
@@ -111,14 +111,14 @@ def cancel_open_children(run: Any) -> None:
     """Cancel the unfinished child runs of a caller that returns."""
     from everstep.runtime.waits import control
 
-    store = cast(Host, run.store)
+    store = cast(EngineStore, run.store)
     for status in (Status.RUNNING, Status.WAITING):
         for _, row in store.backend.runs(Query(parent=run.id, status=status.value)):
             if row.parent_number == CHILD:
                 control.cancel_for_caller(store, row, CANCELLED_BY_CALLER)
 
 
-def _was_cancelled_by_caller(store: Host, row: RunRow) -> bool:
+def _was_cancelled_by_caller(store: EngineStore, row: RunRow) -> bool:
     """Whether a child run was cancelled because its caller cancelled the call. If the caller makes the call again, the child runs again, too."""
     if row.status != Status.CANCELLED:
         return False
@@ -126,13 +126,13 @@ def _was_cancelled_by_caller(store: Host, row: RunRow) -> bool:
     return found is not None and said_in(found).get("reason") == f"cancel: {CANCELLED_BY_CALLER}"
 
 
-def _was_given_up(store: Host, row: RunRow) -> bool:
+def _was_given_up(store: EngineStore, row: RunRow) -> bool:
     """Whether a child run failed because it kills the processes that execute it."""
     found = newest_of(store.backend, row, Kind.STATUS)
     return found is not None and is_buried(said_in(found))
 
 
-def _validated(store: Host, row: RunRow | None, here: Frame) -> Any:
+def _validated(store: EngineStore, row: RunRow | None, here: Frame) -> Any:
     """Validate a child with its caller. The caller then gets the recorded outcome, so that each difference is reported once."""
     run, ticket = here.run, here.ticket
     assert ticket is not None
@@ -157,7 +157,7 @@ def _tell(run: Any, found: Outcome, known: Outcome) -> Outcome:
     return known
 
 
-def _refuse_stranger(store: Host, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _refuse_stranger(store: EngineStore, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse a run that has the id of a child, unless this caller made it, of this workflow and with this input."""
     if row.parent != caller or row.parent_number != CHILD:
         raise RunExists(f"run {row.id!r} already exists, and run {caller!r} did not call it")

@@ -11,7 +11,7 @@ from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.runtime.engine import abandoned
-from everstep.runtime.engine.leases import TTL_SECONDS, Keeper
+from everstep.runtime.engine.leases import TTL_SECONDS, LeaseKeeper
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.policy import Policy, manual
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from everstep.runtime.limits.budget import Budget
 
 
-class Host(BaseStore):
+class EngineStore(BaseStore):
     """The base class of `everstep.api.Store`."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Host(BaseStore):
         self._ends: list[Callable[[], None]] = []  # functions to call when the store closes
         self._named_ends: set[str] = set()
         super().__init__(backend, **options)
-        self.keeper = Keeper(self, lease_seconds)
+        self.keeper = LeaseKeeper(self, lease_seconds)
         self.hook_registry = Hooks()
         self.observers = Observers()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
 from everstep.records import Status
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.waits import control
 from everstep.runtime.workflow import beginning
 from everstep.store.query import list_runs, make_query
@@ -21,7 +21,7 @@ from everstep.store.views import RunInfo
 _PAGE = 500
 
 
-def failed_by(store: Host, error: str, limit: int | None) -> list[RunInfo]:
+def failed_by(store: EngineStore, error: str, limit: int | None) -> list[RunInfo]:
     """Return the failed runs whose error is of that class, or was caused by one; oldest first, each with its error."""
     if not isinstance(error, str) or not error.isidentifier():
         raise InvalidArgument(f"error must be the name of a class, such as StoreUnreachable, got {error!r:.60}")
@@ -36,7 +36,7 @@ def failed_by(store: Host, error: str, limit: int | None) -> list[RunInfo]:
     return found
 
 
-def resume_failed(store: Host, error: str, limit: int | None) -> list[str]:
+def resume_failed(store: EngineStore, error: str, limit: int | None) -> list[str]:
     """Ask for a retry of these runs, from where they failed; return their ids. Child runs are resumed by their callers, loops by their programs."""
     resumed = []
     for run in failed_by(store, error, limit):
@@ -47,7 +47,7 @@ def resume_failed(store: Host, error: str, limit: int | None) -> list[str]:
     return resumed
 
 
-def _failed(store: Host) -> Iterator[RunInfo]:
+def _failed(store: EngineStore) -> Iterator[RunInfo]:
     after = None
     while True:
         page = list_runs(store.backend, make_query("runs", status="failed", oldest_first=True, limit=_PAGE, after=after))

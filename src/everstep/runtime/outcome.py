@@ -8,10 +8,10 @@ from everstep.backends.contract.core import Query
 from everstep.errors import DamagedRecord, NoResult
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, RunRow, Status
-from everstep.runtime.engine.letters import request_in
-from everstep.runtime.engine.letters import verified as verified_letter
+from everstep.runtime.engine.messages import request_in
+from everstep.runtime.engine.messages import verified as verified_message
 from everstep.runtime.engine.replay import content, whole
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.report import Report
 from everstep.store.gates import Gate, open_gates
 from everstep.store.journal.entries import RUNNING
@@ -70,7 +70,7 @@ class Outcome(Shape):
         return f"{answers} Then, or when its wait is over: store.resume({self.run!r}) or store.wake().".strip()
 
 
-def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
+def recorded(store: EngineStore, row: RunRow, report: Report | None = None) -> Outcome:
     """Return the outcome of a run from its journal."""
     outcome = Outcome(row.id, row.status, report=report or Report(row.id, row.epoch))
     found = newest_of(store.backend, row, Kind.STATUS)
@@ -88,7 +88,7 @@ def recorded(store: Host, row: RunRow, report: Report | None = None) -> Outcome:
     return outcome
 
 
-def outcome_of(store: Host, run_id: str) -> Outcome:
+def outcome_of(store: EngineStore, run_id: str) -> Outcome:
     """Return the outcome of a run at this moment, with the input that it was started with."""
     row = find_run(store.backend, run_id)
     outcome = recorded(store, row)
@@ -96,7 +96,7 @@ def outcome_of(store: Host, run_id: str) -> Outcome:
     return outcome
 
 
-def input_of(store: Host, row: RunRow, said: dict[str, Any]) -> Arguments | None:
+def input_of(store: EngineStore, row: RunRow, said: dict[str, Any]) -> Arguments | None:
     """Return the input that a workflow was started with, from its first record; None for a run that was opened with `store.run`."""
     if "input" not in said:
         return None
@@ -106,22 +106,22 @@ def input_of(store: Host, row: RunRow, said: dict[str, Any]) -> Arguments | None
     raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
 
 
-def _changed_since(store: Host, row: RunRow) -> str | None:
+def _changed_since(store: EngineStore, row: RunRow) -> str | None:
     """Return why a run waits, if its status record is outdated: it was paused later, or its answer has arrived."""
-    letters = {letter.name: letter for letter in store.backend.letters(row.id)}
-    if "pause" in letters:
-        return request_in(verified_letter(row, letters["pause"], store.backend.seal), store.framer)
-    if not any(name.startswith("answer:") for name in letters):
+    messages = {message.name: message for message in store.backend.messages(row.id)}
+    if "pause" in messages:
+        return request_in(verified_message(row, messages["pause"], store.backend.seal), store.framer)
+    if not any(name.startswith("answer:") for name in messages):
         return None
-    come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in letters]
+    come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in messages]
     return f"the answer at gate {', '.join(map(repr, come))} has arrived" if come else None
 
 
-def waited_for(store: Host, row: RunRow) -> list[Gate]:
+def waited_for(store: EngineStore, row: RunRow) -> list[Gate]:
     """Return the open gates of a run, and of the children that it waits for."""
     from everstep.runtime.child import child_id
 
-    posted = {letter.name for letter in store.backend.letters(row.id)}
+    posted = {message.name for message in store.backend.messages(row.id)}
     found = [gate for gate in open_gates(store.backend, row) if f"answer:{gate.address}" not in posted]
     waiting = [child for _, child in store.backend.runs(Query(parent=row.id, status=Status.WAITING)) if child.parent_number == CHILD]
     if not waiting:

@@ -8,7 +8,7 @@ from everstep.errors import EverstepError
 from everstep.fields import Shape, field
 from everstep.records import CHILD, RunRow, Status
 from everstep.runtime import workflow
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import waited_for
 from everstep.store.load import checked_from, load
 from everstep.store.refs import find_run
@@ -27,7 +27,7 @@ class Resumable(Shape, frozen=True):
         return f"{self.run} can be resumed" if self else f"{self.run} cannot be resumed: {'; '.join(self.reasons)}"
 
 
-def can_resume(store: Host, run_id: str) -> Resumable:
+def can_resume(store: EngineStore, run_id: str) -> Resumable:
     row = find_run(store.backend, run_id)
     broken = _journal(store.backend, row)
     if broken is not None:
@@ -53,7 +53,7 @@ def _journal(backend: Backend, row: RunRow) -> str | None:
     return None
 
 
-def _definition(store: Host, row: RunRow) -> str | None:
+def _definition(store: EngineStore, row: RunRow) -> str | None:
     try:
         flow = workflow.workflow_of(store, row.id)
         workflow.definition_change(store, row, flow, workflow.beginning(store, row), False)
@@ -62,7 +62,7 @@ def _definition(store: Host, row: RunRow) -> str | None:
     return None
 
 
-def _waits(store: Host, row: RunRow) -> str | None:
+def _waits(store: EngineStore, row: RunRow) -> str | None:
     """Return what a resume would wait for again. A pause does not count: a resume lifts it."""
     if row.status != Status.WAITING or _has_news(store.backend, row, clock.now_us()):
         return None
@@ -72,7 +72,7 @@ def _waits(store: Host, row: RunRow) -> str | None:
 
 def _has_news(backend: Backend, row: RunRow, now: int) -> bool:
     """Whether an answer or a time that a run, or one of its children, waits for has come."""
-    if any(letter.due is not None and letter.due <= now for letter in backend.letters(row.id)):
+    if any(message.due is not None and message.due <= now for message in backend.messages(row.id)):
         return True
     children = backend.runs(Query(parent=row.id, status=Status.WAITING))
     return any(child.parent_number == CHILD and _has_news(backend, child, now) for _, child in children)

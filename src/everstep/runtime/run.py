@@ -19,7 +19,7 @@ from everstep.errors import DamagedRecord, Interrupted, InvalidArgument, RunClos
 from everstep.runtime.engine import abandoned, finish, opening, owner
 from everstep.runtime.engine.attempt import OPEN, Attempt
 from everstep.runtime.engine.journal_writer import Durability
-from everstep.runtime.engine.options import Mode
+from everstep.runtime.engine.options import AttemptOptions
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.children_used import know_children
 from everstep.runtime.report import Report
@@ -35,8 +35,8 @@ from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import inside
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.leases import Keeper
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine.leases import LeaseKeeper
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.steps.open_step import OpenStep
 
 
@@ -44,7 +44,7 @@ class Run:
     """One run, open for writing."""
 
     def __init__(
-        self, store: Host, keeper: Keeper, id: str | None, state: Any, durability: Durability, fields: dict[str, Any], mode: Mode,
+        self, store: EngineStore, keeper: LeaseKeeper, id: str | None, state: Any, durability: Durability, fields: dict[str, Any], mode: AttemptOptions,
         follows: bool = False,
     ):  # fmt: skip
         self._attempt = Attempt(store, keeper, self, (id, state, fields), durability, mode, follows)
@@ -132,7 +132,8 @@ class Run:
         turn; `retry` and `timeout` apply to this call.
         """
         run = self._attempt
-        return call(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout))
+        given = {} if key is None and retry is None and timeout is None else options_of(key, retry, timeout)
+        return call(run, run.here(), name, function, args, kwargs, given)
 
     def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
         """Run one step for each item, at most `concurrency` at the same time in threads; results are in the order of the items."""

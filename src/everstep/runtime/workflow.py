@@ -40,11 +40,11 @@ from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.finish import end_of, stopped_by
-from everstep.runtime.engine.options import Mode, Replay, check_limits
-from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.options import AttemptOptions, Replay, check_limits
+from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.engine.replay import content, republish
 from everstep.runtime.engine.store_trouble import TROUBLE
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits import signals
 from everstep.runtime.limits.budget import Budget
@@ -84,7 +84,7 @@ class Workflow:
         self.is_async = inspect.iscoroutinefunction(function)
         self.definition = (definition if definition is not None else _source(function))[:_LONGEST_DEFINITION]
         self.policy = None if policy is None else Policy.parse(policy)
-        Mode(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad options now, not when a run fails
+        AttemptOptions(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad options now, not when a run fails
         self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
         self.accepts = accepts or self._bind
         functools.update_wrapper(self, function, updated=())
@@ -111,7 +111,7 @@ class Workflow:
         return f"<everstep.Workflow {self.name!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        here = place()
+        here = current_frame()
         if here is None or not isinstance(here.run, Attempt):
             return self.function(*args, **kwargs)
         from everstep.runtime.child import child_of
@@ -167,7 +167,7 @@ def _source(function: Any) -> str:
         )
 
 
-def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
+def start(store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None, options: dict[str, Any]) -> Any:
     flow = as_workflow(function)
     refuse_misfit(flow, args, kwargs)
     stored = as_stored(store, flow, args, kwargs)
@@ -187,7 +187,9 @@ def start(store: Host, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return WorkflowAttempt(store, flow, id or new_id(), args, kwargs, options, changed).drive()
 
 
-def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = None) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
+def first_words(
+    store: EngineStore, name: str, stored: Stored, flow: Workflow | None = None
+) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """Return the content of a run's first record, and its chunks. Without a workflow, only the name is known."""
     digest = digest_of(*stored, name)
     form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
@@ -198,12 +200,12 @@ def first_words(store: Host, name: str, stored: Stored, flow: Workflow | None = 
     return about, chunks
 
 
-def as_stored(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
+def as_stored(store: EngineStore, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
     """Return an input as this store saves it."""
     return (args, kwargs) if store.mask is None else store.mask.call(flow.function, args, kwargs, flow.name)
 
 
-def definition_of(store: Host, flow: Workflow) -> str:
+def definition_of(store: EngineStore, flow: Workflow) -> str:
     return flow.definition if store.mask is None else store.mask.source(flow.definition)
 
 
@@ -253,7 +255,7 @@ async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: 
             return Outcome(run.id, Status.FAILED.value, error=error, input=Arguments(args, kwargs))
 
 
-def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
+def same_input(store: EngineStore, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
     """Whether a recorded input equals this one, also if the call was spelled differently."""
     if digest == digest_of(*as_stored(store, flow, args, kwargs), flow.name):
         return True
@@ -262,7 +264,7 @@ def same_input(store: Host, flow: Workflow, args: tuple[Any, ...], kwargs: dict[
     return any(digest == digest_of(*as_stored(store, flow, *way)) for way in spellings(flow.function, args, kwargs))
 
 
-def is_input_of(store: Host, row: RunRow, said: dict[str, Any], digest: bytes) -> bool:
+def is_input_of(store: EngineStore, row: RunRow, said: dict[str, Any], digest: bytes) -> bool:
     """Whether a run was started with the input of this digest, also if the call was spelled differently. Without its workflow: only if equal."""
     flow = _known.get(str(said.get("workflow")))
     if digest == said.get("input_digest") or flow is None:
@@ -273,7 +275,7 @@ def is_input_of(store: Host, row: RunRow, said: dict[str, Any], digest: bytes) -
 
 
 def refuse_other(
-    store: Host, row: RunRow, said: dict[str, Any], flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]
+    store: EngineStore, row: RunRow, said: dict[str, Any], flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
         raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
@@ -316,12 +318,12 @@ def _in_loop() -> bool:
     return True
 
 
-def resume(store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
+def resume(store: EngineStore, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]) -> Any:
     return resumed(store, run_id, from_step, replay, anyway, options).drive()
 
 
 def resumed(
-    store: Host, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]
+    store: EngineStore, run_id: str, from_step: str | None, replay: Replay, anyway: bool, options: dict[str, Any]
 ) -> WorkflowAttempt | _Ended:
     """Return the attempt to resume a run. It has read everything it needs to begin."""
     if replay not in get_args(Replay):  # checked for ended runs, too: a misspelt validation must not look like a clean one
@@ -349,7 +351,7 @@ def resumed(
     return WorkflowAttempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
 
 
-def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> None:
+def _refuse_unknown_steps(store: EngineStore, row: RunRow, accept: frozenset[str]) -> None:
     """Refuse unknown steps: a misspelt address would accept nothing, unnoticed."""
     unknown = accept - {record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP}
     if unknown:
@@ -359,7 +361,7 @@ def _refuse_unknown_steps(store: Host, row: RunRow, accept: frozenset[str]) -> N
         )
 
 
-def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> WorkflowAttempt:
+def take_up(store: EngineStore, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> WorkflowAttempt:
     """Return the attempt at a claimed run. If this process cannot execute it, raise before anything is written, and release the lease."""
     row = claimed.row
     assert row is not None
@@ -376,7 +378,7 @@ def take_up(store: Host, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> Work
         raise
 
 
-def recover(store: Host, run_id: str, max_deaths: int) -> WorkflowAttempt | _Ended:
+def recover(store: EngineStore, run_id: str, max_deaths: int) -> WorkflowAttempt | _Ended:
     """Return a worker's attempt to resume a run outside of queues. A run of another version is left alone."""
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
@@ -384,7 +386,7 @@ def recover(store: Host, run_id: str, max_deaths: int) -> WorkflowAttempt | _End
     return resumed(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
 
 
-def _refuse_version(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
+def _refuse_version(store: EngineStore, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
     """Leave a run to the workers of the version that executed it."""
     found = driven(store.backend, row, said)
     if not may_drive(found, has_begun(store.backend, row), flow.version):
@@ -406,7 +408,7 @@ def versions() -> dict[str, str | None]:
     return {name: flow.version for name, flow in list(_known.items())}
 
 
-def _input(store: Host, row: RunRow, said: dict[str, Any]) -> Arguments:
+def _input(store: EngineStore, row: RunRow, said: dict[str, Any]) -> Arguments:
     """Return the input that a run was started with."""
     found = input_of(store, row, said)
     if found is None:
@@ -414,7 +416,7 @@ def _input(store: Host, row: RunRow, said: dict[str, Any]) -> Arguments:
     return found
 
 
-def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
+def definition_change(store: EngineStore, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
     """Return the diff between the definition that a run began with and this one; raise if the run cannot continue under it."""
     before = driven(store.backend, row, said)
     if not before.ever:
@@ -429,13 +431,13 @@ def definition_change(store: Host, row: RunRow, flow: Workflow, said: dict[str, 
     return changed
 
 
-def workflow_of(store: Host, run_id: str) -> Workflow:
+def workflow_of(store: EngineStore, run_id: str) -> Workflow:
     """Return the workflow of a run, if this process knows it."""
     row = find_run(store.backend, run_id)
     return _workflow_of(row, beginning(store, row))
 
 
-def beginning(store: Host, row: RunRow) -> dict[str, Any]:
+def beginning(store: EngineStore, row: RunRow) -> dict[str, Any]:
     """Return the content of a run's first record."""
     return content(checked(store.backend, row, 1, 1)[0])
 
@@ -475,7 +477,7 @@ class WorkflowAttempt:
 
     def __init__(
         self,
-        store: Host,
+        store: EngineStore,
         flow: Workflow,
         id: str,
         args: tuple[Any, ...],
@@ -495,7 +497,7 @@ class WorkflowAttempt:
         for name, default in (("policy", store.policy), ("budget", store.budget), ("timeout", store.timeout)):
             given[name] = default if given[name] is None else given[name]
         self._validate = options.get("replay") == "validate"
-        mode = Mode(hooks=store.hook_registry, workflow=True, **given)
+        mode = AttemptOptions(hooks=store.hook_registry, workflow=True, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
         self._handle = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode, follows)
         self._changed = changed

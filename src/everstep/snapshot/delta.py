@@ -268,10 +268,10 @@ def _unique(a: list[bytes], b: list[bytes], head: int, tail: int) -> list[tuple[
     tops: list[int] = []
     before = [-1] * len(pairs)
     for k, (i, _) in enumerate(pairs):
-        place = bisect_left(tops, i)
-        before[k] = ends[place - 1] if place else -1
-        ends[place : place + 1] = [k]
-        tops[place : place + 1] = [i]
+        index = bisect_left(tops, i)
+        before[k] = ends[index - 1] if index else -1
+        ends[index : index + 1] = [k]
+        tops[index : index + 1] = [i]
     out: list[tuple[int, int]] = []
     k = ends[-1] if ends else -1
     while k >= 0:

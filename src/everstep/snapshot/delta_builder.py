@@ -202,17 +202,17 @@ def _move(value: Any, old: Tracker, tracker: Tracker) -> None:
     if (value.__class__ is not TrackedDict and value.__class__ is not TrackedList) or value._tracker is not old:
         return
     value._tracker = tracker
-    value._parent = value._place = value._more = None
+    value._parent = value._key = value._more = None
     value._held = 0
     value._plain = value._changes = value._kids = value._moved = value._old = value._image = None
     if value.__class__ is TrackedList:
         value._saved = 0
         value._show()
     value._watch()
-    for place, child in _entries(value):
+    for key, child in _entries(value):
         _move(child, old, tracker)
         if child.__class__ not in FROZEN:
-            value._take(child, place)
+            value._take(child, key)
 
 
 def _entries(node: Any) -> list[tuple[Any, Any]]:
@@ -256,23 +256,23 @@ class _Gathering:
         if kids is not None:
             for kid in kids if len(kids) == 1 else {id(kid): kid for kid in kids}.values():
                 if kid._more is None and node.__class__ is TrackedDict:  # the usual case, kept fast
-                    if kid._parent is node and kid._place not in new:
-                        self.visit(kid, self._enter(node, path, kid._place))
+                    if kid._parent is node and kid._key not in new:
+                        self.visit(kid, self._enter(node, path, kid._key))
                     continue
-                for place in _places(node, kid, [place for parent, place in kid._links() if parent is node]):
-                    if not _within(place, new):
-                        self._kid(kid, self._enter(node, path, place))
+                for key in _keys(node, kid, [key for parent, key in kid._links() if parent is node]):
+                    if not _within(key, new):
+                        self._kid(kid, self._enter(node, path, key))
         for part, found in moved or ():
-            for place in _places(node, part.obj, part.at):
-                if not _within(place, new):
-                    self.ops.extend(_prefixed(found, self._enter(node, path, place)))
+            for key in _keys(node, part.obj, part.at):
+                if not _within(key, new):
+                    self.ops.extend(_prefixed(found, self._enter(node, path, key)))
 
     @staticmethod
-    def _enter(node: Any, path: Path, place: Any) -> Path:
+    def _enter(node: Any, path: Path, key: Any) -> Path:
         """Return the path of a child in which something changed, and report it to the container's image."""
         if node._image is not None:
-            node._image.touch(place)
-        return () if node is node._tracker.root else (*path, place)
+            node._image.touch(key)
+        return () if node is node._tracker.root else (*path, key)
 
     def _kid(self, kid: Any, path: Path) -> None:
         """Visit a child; one with several paths is visited once, and its operations are added for each path."""
@@ -285,7 +285,7 @@ class _Gathering:
             self.shared[id(kid)], self.ops = self.ops, outer
         self.ops.extend(_prefixed(self.shared[id(kid)], path))
 
-    def _value(self, node: Any, value: Any, path: Path, place: Any) -> Any:
+    def _value(self, node: Any, value: Any, path: Path, key: Any) -> Any:
         """Add a value as a whole."""
         part = node._plain.get(id(value)) if node._plain else None
         if part is None:
@@ -295,7 +295,7 @@ class _Gathering:
             try:
                 part.shadow = remember(value)
             except EverstepError:
-                encode(value, shown((*path, place) if node is not node._tracker.root else path))  # raises the same error with the path
+                encode(value, shown((*path, key) if node is not node._tracker.root else path))  # raises the same error with the path
                 raise
         return _fragment(part)
 
@@ -367,28 +367,28 @@ class _Gathering:
 
 def _odd(node: Any, changes: Any, kids: Any, moved: Any) -> bool:
     """Whether a change of a dict concerns a key that no path can contain; then the dict is added as a whole."""
-    places = [*(changes or ()), *(place for kid in kids or () for parent, place in kid._links() if parent is node)]
-    return any(map(unfindable, places)) or any(unfindable(place) for part, _ in moved or () for place in part.at)
+    keys = [*(changes or ()), *(key for kid in kids or () for parent, key in kid._links() if parent is node)]
+    return any(map(unfindable, keys)) or any(unfindable(key) for part, _ in moved or () for key in part.at)
 
 
 def shown(path: Path) -> str:
     return "state" + "".join(f"[{step!r:.60}]" for step in path)
 
 
-def _within(place: Any, new: Any) -> bool:
+def _within(key: Any, new: Any) -> bool:
     if new.__class__ is list:
-        return any(place in positions for positions in new)
-    return place in new
+        return any(key in positions for positions in new)
+    return key in new
 
 
 def _prefixed(ops: list[Op], path: Path) -> list[Op]:
     return [[op[0], [*path, *op[1]], *op[2:]] for op in ops]
 
 
-def _places(node: Any, child: Any, places: list[Any]) -> list[Any]:
+def _keys(node: Any, child: Any, keys: list[Any]) -> list[Any]:
     if node.__class__ is TrackedDict:
-        return [key for key in places if node._guard.get(key) is child]
-    found: list[int] = node._where(child, places)
+        return [key for key in keys if node._guard.get(key) is child]
+    found: list[int] = node._where(child, keys)
     return found
 
 
@@ -420,32 +420,32 @@ def _tracked(tracker: Tracker, obj: Any, sure: bool = False) -> Any:
     `sure`: the caller knows that only the state holds all of it.
     """
     node: Any
-    places: Any
+    keys: Any
     if obj.__class__ is dict:
         node = TrackedDict.bare(tracker)
         dict.update(node, obj)
         node._guard = obj
-        places = list(obj)
+        keys = list(obj)
     else:
         node = TrackedList.bare(tracker)
         list.extend(node, obj)
         node._saved = len(obj)
-        places = range(len(obj))
+        keys = range(len(obj))
         node._guard = obj
-    for place in places:
-        value: Any = obj[place]
+    for key in keys:
+        value: Any = obj[key]
         if value.__class__ in FROZEN:
             continue
         if value.__class__ in _ADOPTABLE:
             value = None  # our own reference would be counted
-            if sure or _references(obj, place) == _ALONE + 1:  # the copy holds one as well
-                value = _tracked(tracker, obj[place], sure)
-                node._put(place, value)
+            if sure or _references(obj, key) == _ALONE + 1:  # the copy holds one as well
+                value = _tracked(tracker, obj[key], sure)
+                node._put(key, value)
             else:
-                value = obj[place]
+                value = obj[key]
         else:
             _remember(tracker, value)  # a tracked container inside a plain part could not report its changes
-        node._take(value, place)
+        node._take(value, key)
     if node._plain:
         for part in node._plain.values():
             part.shadow = remember(part.obj)
@@ -462,16 +462,16 @@ def _is_ours(owner: Any, part: Plain) -> bool:
 
 def _adopt(tracker: Tracker, owner: Any, part: Plain) -> None:
     """Replace a plain part that only the state holds by a tracked one, without recording a change."""
-    places = _places(owner, part.obj, part.at)
-    if len(places) != 1:
+    keys = _keys(owner, part.obj, part.at)
+    if len(keys) != 1:
         return
-    place = places[0]
-    if not owner._holds(place, part.obj):
+    key = keys[0]
+    if not owner._holds(key, part.obj):
         return  # written past the methods, and not noticed yet
     node = _tracked(tracker, part.obj)
     del owner._plain[id(part.obj)]
-    owner._put(place, node)
-    owner._take(node, place if owner.__class__ is TrackedDict else place + owner._origin)
+    owner._put(key, node)
+    owner._take(node, key if owner.__class__ is TrackedDict else key + owner._origin)
 
 
 def _references(container: Any, key: Any) -> int:

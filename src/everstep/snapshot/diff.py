@@ -115,10 +115,10 @@ def _rising(numbers: list[int]) -> list[int]:
     ends: list[int] = []
     before: list[int] = []
     for k, n in enumerate(numbers):
-        place = bisect_left(tops, n)
-        before.append(ends[place - 1] if place else -1)
-        tops[place : place + 1] = [n]
-        ends[place : place + 1] = [k]
+        index = bisect_left(tops, n)
+        before.append(ends[index - 1] if index else -1)
+        tops[index : index + 1] = [n]
+        ends[index : index + 1] = [k]
     out: list[int] = []
     k = ends[-1] if ends else -1
     while k >= 0:

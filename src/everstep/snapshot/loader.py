@@ -57,12 +57,25 @@ def parse_reference(data: bytes) -> tuple[str, int, int, bytes]:
 
 
 def references_in(content: bytes) -> list[Part]:
-    """Kind, level and digest of the references that a content holds, each once; none where it cannot be decoded, which whoever needs it will meet."""
+    """Return kind, level and digest of each reference in a content, without repeats. Content that can't be decoded has none here; the
+    caller that needs it finds the damage.
+    """
+    if not _has_mark(content):  # decoding every segment twice would be slow
+        return []
     found: list[tuple[str, int, int, bytes]] = []
-    if _MARK[:1] in content and _MARK in content:  # one byte is found by memchr; decoding every segment twice would be slow
-        with suppress(DamagedFrame):
-            Decoder(lambda data: found.append(parse_reference(data))).decode(content)
+    with suppress(DamagedFrame):
+        Decoder(lambda data: found.append(parse_reference(data))).decode(content)
     return list(dict.fromkeys((kind, level, digest) for kind, _, level, digest in found if digest))
+
+
+def _has_mark(content: bytes) -> bool:
+    """Whether the content may hold a reference. One byte is found 50 times as fast as three, and is rarely there."""
+    at = content.find(_MARK[0])
+    for _ in range(8):
+        if at < 0 or content.startswith(_MARK, at):
+            return at >= 0
+        at = content.find(_MARK[0], at + 1)
+    return _MARK in content
 
 
 def _is_count(n: Any) -> bool:

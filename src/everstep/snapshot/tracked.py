@@ -90,7 +90,7 @@ class Node:
     __slots__ = ()
     _tracker: Tracker
     _parent: Any  # the first parent and the key or position in it; further ones in _more
-    _place: Any
+    _key: Any
     _more: list[tuple[Any, Any]] | None
     _held: int  # how many links of children point here
     _changes: Any  # None while unchanged
@@ -103,7 +103,7 @@ class Node:
 
     def _start(self: Any, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._parent = self._place = self._more = None
+        self._parent = self._key = self._more = None
         self._held = 0
         self._changes = self._kids = self._plain = self._moved = self._old = self._image = None
 
@@ -122,7 +122,7 @@ class Node:
     def _links(self: Any) -> list[tuple[Any, Any]]:
         if self._parent is None:
             return []
-        first = [(self._parent, self._place)]
+        first = [(self._parent, self._key)]
         return first + self._more if self._more else first
 
     def _attached(self: Any) -> bool:
@@ -138,46 +138,46 @@ class Node:
             node = node._parent
         return True
 
-    def _take(self: Any, value: Any, place: Any) -> None:
+    def _take(self: Any, value: Any, key: Any) -> None:
         """Note a value other than a plain scalar that is now in this container."""
         cls = value.__class__
         if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
             self._held += 1
             if value._parent is None:
-                value._parent, value._place = self, place
+                value._parent, value._key = self, key
             elif value._more is None:
-                value._more = [(self, place)]
+                value._more = [(self, key)]
             else:
-                value._more.append((self, place))
+                value._more.append((self, key))
             return
         parts = self._plain
         if parts is None:
             parts = self._plain = {}
         if id(value) in parts:
-            parts[id(value)].at.append(place)
+            parts[id(value)].at.append(key)
         else:
-            parts[id(value)] = Plain(value, place)
+            parts[id(value)] = Plain(value, key)
         self._tracker.owners[id(self)] = self
 
-    def _drop(self: Any, value: Any, place: Any) -> None:
+    def _drop(self: Any, value: Any, key: Any) -> None:
         """Forget one key or position of a value."""
         cls = value.__class__
         if (cls is TrackedDict or cls is TrackedList) and value._tracker is self._tracker:
-            self._unlink(value, place)
+            self._unlink(value, key)
         elif self._plain is not None and (part := self._plain.get(id(value))) is not None:
-            part.at.remove(place) if place in part.at else part.at.pop()
+            part.at.remove(key) if key in part.at else part.at.pop()
             if not part.at:
                 del self._plain[id(value)]
 
-    def _unlink(self: Any, child: Any, place: Any) -> None:
+    def _unlink(self: Any, child: Any, key: Any) -> None:
         links = child._links()
         mine = [i for i, (parent, _) in enumerate(links) if parent is self]
         if not mine:
             return
-        exact = [i for i in mine if links[i][1] == place]
+        exact = [i for i in mine if links[i][1] == key]
         del links[(exact or mine)[0]]
         self._held -= 1
-        child._parent, child._place = links[0] if links else (None, None)
+        child._parent, child._key = links[0] if links else (None, None)
         child._more = links[1:] or None
 
 
@@ -198,7 +198,7 @@ class _Items(ItemsView[Any, Any]):
 class TrackedDict(Node, dict[Any, Any]):
     """A dict that records its changes by key."""
 
-    __slots__ = ("_changes", "_guard", "_held", "_image", "_kids", "_more", "_moved", "_old", "_parent", "_place", "_plain", "_tracker")
+    __slots__ = ("_changes", "_guard", "_held", "_image", "_key", "_kids", "_more", "_moved", "_old", "_parent", "_plain", "_tracker")
     _guard: dict[Any, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -413,7 +413,22 @@ class TrackedList(Node, list[Any]):
     """A list that records its changes as pieces [old start, length], with old start -1 for new items."""
 
     __slots__ = (
-        "_changes", "_guard", "_held", "_image", "_kids", "_more", "_moved", "_old", "_origin", "_parent", "_place", "_plain", "_saved", "_seen", "_sortable", "_tracker",
+        "_changes",
+        "_guard",
+        "_held",
+        "_image",
+        "_key",
+        "_kids",
+        "_more",
+        "_moved",
+        "_old",
+        "_origin",
+        "_parent",
+        "_plain",
+        "_saved",
+        "_seen",
+        "_sortable",
+        "_tracker",
     )  # fmt: skip
     _origin: int
     _seen: bool
@@ -604,10 +619,10 @@ class TrackedList(Node, list[Any]):
         if step == 1:
             self._replace(start, max(start, stop), items)
             return
-        places = range(start, stop, step)
-        if len(places) != len(items):
-            raise ValueError(f"attempt to assign sequence of size {len(items)} to extended slice of size {len(places)}")
-        for i, item in zip(places, items, strict=True):
+        keys = range(start, stop, step)
+        if len(keys) != len(items):
+            raise ValueError(f"attempt to assign sequence of size {len(items)} to extended slice of size {len(keys)}")
+        for i, item in zip(keys, items, strict=True):
             self._replace(i, i + 1, [item])
 
     def __delitem__(self, index: Any) -> None:
@@ -694,12 +709,12 @@ class TrackedList(Node, list[Any]):
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return list, (self.copy(),)
 
-    def _where(self, child: Any, places: list[int]) -> list[int]:
+    def _where(self, child: Any, keys: list[int]) -> list[int]:
         """Return the positions of a child, as the methods know it, searching first where it was put."""
         guard = self._guard
         size = len(guard)
-        if len(places) == 1:
-            i = places[0] - self._origin
+        if len(keys) == 1:
+            i = keys[0] - self._origin
             for distance in range(size + 1):
                 low, high = i - distance, i + distance
                 if 0 <= low < size and guard[low] is child:

@@ -82,7 +82,8 @@ class Chain:
         )  # fmt: skip
         row.head_digest = record.digest
         row.stored += len(body)
-        self._records.append(record.opened_by(self._framer))
+        record.opener = self._framer
+        self._records.append(record)
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """Add journal entries, with the chunks of their results."""

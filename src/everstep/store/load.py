@@ -158,17 +158,17 @@ def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list
 def _proved(backend: Backend, row: RunRow, records: list[Record], first: int, last: int) -> list[Record]:
     """Prove the records first..last among those read, with the one before them if there is one."""
     expected = range(max(1, first - 1), last + 1)
-    if len(records) != len(expected) or any(r.seq != seq for r, seq in zip(records, expected, strict=True)):
+    if [r.seq for r in records] != list(expected):
         found = {r.seq for r in records}
         raise _gone(backend, row, next((seq for seq in reversed(expected) if seq not in found), first))
-    before = ZERO
+    before, key, seal, framer = ZERO, row.key, backend.seal, backend.framer
     for i, record in enumerate(records):
         if i or record.seq == 1:
-            fault = record_fault(before, record, row.key, backend.seal)
+            fault = record_fault(before, record, key, seal)
             if fault:
                 number = record.number if record.kind == Kind.CHECKPOINT else None
                 raise DamagedRecord(row.id, record.seq, fault, number)
-        record.opener = backend.framer
+        record.opener = framer
         before = record.digest
     if last == row.head_seq and before != row.head_digest:
         raise DamagedRecord(row.id, last, "it is not the one named as head in the run row", records[-1].number)

@@ -88,7 +88,7 @@ def driver(store: BaseStore, run: RunInfo) -> Literal["alive", "dead", "none"]:
 
 def unanswered(store: BaseStore, run: str) -> list[Gate]:
     """Return the gates that a run waits at, without those whose answer is recorded and only waits for the run to be resumed."""
-    answered = {letter.name for letter in store.backend.letters(run)}
+    answered = {message.name for message in store.backend.messages(run)}
     return [gate for gate in store.gates(run) if gate.open and f"answer:{gate.address}" not in answered]
 
 

@@ -42,9 +42,9 @@ class Mask:
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], address: str) -> Any:
         """Mask the arguments of a call: positional ones by the names of the parameters."""
         masked: list[Any] = self(list(args), f"{address}: args")
-        for place, name in enumerate(_parameters(function)[: len(masked)]):
-            if masked[place] is not None and self.redactor.hides(name, masked[place]):
-                masked[place] = MASK
+        for index, name in enumerate(_parameters(function)[: len(masked)]):
+            if masked[index] is not None and self.redactor.hides(name, masked[index]):
+                masked[index] = MASK
         return tuple(masked), self(dict(kwargs), f"{address}: kwargs") if kwargs else kwargs
 
     def error(self, body: dict[str, Any]) -> dict[str, Any]:

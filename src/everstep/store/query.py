@@ -20,7 +20,7 @@ from everstep.store.views import Checkpoint, Page, RunInfo
 
 _MOST = 10_000
 RESERVED = "$"
-MOST_PLACE = 2**63 - 1
+MAX_POSITION = 2**63 - 1
 """The largest cursor, position or limit that every backend can compare."""
 Time = datetime | float | int
 
@@ -49,7 +49,7 @@ def _check_numbers(filters: dict[str, Any]) -> None:
     limit, after = filters.get("limit"), filters.get("after")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST):
         raise InvalidArgument(f"limit must be an integer from 1 to {_MOST:,}, got {limit!r:.60}")
-    if after is not None and (type(after) is not int or not -MOST_PLACE <= after <= MOST_PLACE):
+    if after is not None and (type(after) is not int or not -MAX_POSITION <= after <= MAX_POSITION):
         raise InvalidArgument(
             f"after must be a cursor of this listing, got {after!r:.60}", remedy="Use the `next` of the previous page of the same listing."
         )
@@ -60,8 +60,8 @@ def _check_numbers(filters: dict[str, Any]) -> None:
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     found = backend.runs(query)
-    places = [place for place, _ in found]
-    if places != sorted(set(places), reverse=not query.oldest_first):  # an index that names one run twice and omits another
+    positions = [position for position, _ in found]
+    if positions != sorted(set(positions), reverse=not query.oldest_first):  # an index that names one run twice and omits another
         raise DamagedRun("the listing of runs is out of order", remedy="Run store.verify('full') to list all damage.")
     for _, row in found:
         if not fits_run(verified(row, backend.seal), query):  # an index that points to another run

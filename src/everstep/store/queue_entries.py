@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from everstep.backends.contract.core import Backend, Commit, Query
-from everstep.backends.contract.queues import Place, Task, settled, task_of
+from everstep.backends.contract.queues import QueueEntry, Task, settled, task_of
 from everstep.errors import Conflict, Damaged, LostLease
 from everstep.fields import Shape
-from everstep.records import Kind, Letter, Record, RunRow, Status
+from everstep.records import Kind, Message, Record, RunRow, Status
 from everstep.store.journal.entries import said_in
 from everstep.store.load import unproved
 
@@ -26,9 +26,9 @@ class QueuedRun(Shape, frozen=True):
     """A run and its queue entry at one moment."""
 
     row: RunRow
-    letters: list[Letter]
+    messages: list[Message]
     task: Task | None
-    place: Place | None
+    entry: QueueEntry | None
     reopened: bool
     """Whether the run had ended before, so that it may lack an entry."""
 
@@ -39,24 +39,24 @@ class QueuedRun(Shape, frozen=True):
 
     def fault(self) -> str | None:
         """Say what is wrong with the entry, or return None."""
-        row, task, place = self.row, self.task, self.place
-        if place is None:
+        row, task, entry = self.row, self.task, self.entry
+        if entry is None:
             missing = task is not None and not self.over and not self.reopened
             return f"it has no entry in queue {task.queue!r}, so no worker will take it" if missing and task is not None else None
-        where = f"its entry in queue {place.task.queue!r}"
+        where = f"its entry in queue {entry.task.queue!r}"
         if task is None:
             return f"{where} is not requested by its first record"
         if self.over:
             return f"{where} still exists although the run has ended"
-        if place.task not in (task, task._replace(dedupe=None)):
+        if entry.task not in (task, task._replace(dedupe=None)):
             return f"{where} differs from what its first record requests"
         if row.worker is not None:
-            freed = place.worker is None and place.ready is not None and place.deaths > 0
-            held = place.worker == row.worker and place.ready is None
+            freed = entry.worker is None and entry.ready is not None and entry.deaths > 0
+            held = entry.worker == row.worker and entry.ready is None
             return None if held or freed else f"{where} does not name worker {row.worker}, which holds the run"
-        if place.worker is not None:
-            return f"{where} names worker {place.worker}, but no worker holds the run"
-        return None if self._is_ready_in_time(place.ready) else f"{where} has another time than the run waits for"
+        if entry.worker is not None:
+            return f"{where} names worker {entry.worker}, but no worker holds the run"
+        return None if self._is_ready_in_time(entry.ready) else f"{where} has another time than the run waits for"
 
     def _is_ready_in_time(self, ready: int | None) -> bool:
         due = settled(self.row, self._times(), 0)[1]
@@ -65,10 +65,10 @@ class QueuedRun(Shape, frozen=True):
         if self.row.status == Status.RUNNING:
             return True
         # A message that was due when it was posted may be claimed at once, whatever its sender's clock said.
-        return ready == due or (ready < due and any(letter.due == due <= letter.at for letter in self.letters))
+        return ready == due or (ready < due and any(message.due == due <= message.at for message in self.messages))
 
     def _times(self) -> list[tuple[str, int | None]]:
-        return [(letter.name, letter.due) for letter in self.letters]
+        return [(message.name, message.due) for message in self.messages]
 
 
 def read_entry(backend: Backend, run: str) -> QueuedRun | None:
@@ -78,11 +78,11 @@ def read_entry(backend: Backend, run: str) -> QueuedRun | None:
         if row is None or row.digest(backend.seal) != row.check:
             return None
         task = task_in(unproved(backend, run, 1, 1))
-        letters, place = backend.letters(run), backend.place(run)
-        reopened = task is not None and place is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
+        messages, entry = backend.messages(run), backend.queue_entry(run)
+        reopened = task is not None and entry is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
-        if now is not None and now.check == row.check and backend.letters(run) == letters:
-            return QueuedRun(row, letters, task, place, reopened)
+        if now is not None and now.check == row.check and backend.messages(run) == messages:
+            return QueuedRun(row, messages, task, entry, reopened)
     return None
 
 
@@ -105,9 +105,9 @@ def restore_entries(backend: Backend, thorough: bool = False) -> list[str]:
 
     Others may write meanwhile. Without `thorough`, failed runs that are to be retried are not checked: there may be many.
     """
-    placed = {place.run for place in backend.places()}
+    queued = {entry.run for entry in backend.queue_entries()}
     restored: list[str] = []
-    for run in _candidates(backend, placed, thorough):
+    for run in _candidates(backend, queued, thorough):
         try:
             if _correct(backend, run):
                 restored.append(run)
@@ -116,13 +116,13 @@ def restore_entries(backend: Backend, thorough: bool = False) -> list[str]:
     return restored
 
 
-def _candidates(backend: Backend, placed: set[str], thorough: bool) -> Iterator[str]:
+def _candidates(backend: Backend, queued: set[str], thorough: bool) -> Iterator[str]:
     for status in (*_OPEN, Status.FAILED) if thorough else _OPEN:
         for run in _runs(backend, status, thorough):
-            if thorough or run not in placed:
-                placed.discard(run)
+            if thorough or run not in queued:
+                queued.discard(run)
                 yield run
-    yield from placed if thorough else ()
+    yield from queued if thorough else ()
 
 
 def _runs(backend: Backend, status: Status, thorough: bool) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _runs(backend: Backend, status: Status, thorough: bool) -> Iterator[str]:
 
 def _correct(backend: Backend, run: str) -> bool:
     found = read_entry(backend, run)
-    task = None if found is None else found.task or (found.place.task if found.place is not None and found.over else None)
+    task = None if found is None else found.task or (found.entry.task if found.entry is not None and found.over else None)
     if found is None or task is None or found.fault() is None:
         return False
     if task.dedupe is not None and backend.twin(task) not in (None, run):

@@ -13,7 +13,7 @@ from typing import Any, cast
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.types import Gathered
 from everstep.errors import Damaged
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag
 
 AT_ONCE = 500
 
@@ -61,8 +61,8 @@ class Ahead:
             return self._found.tags.get(run, [])
         return self._backend.tags(run, first, last)
 
-    def letters(self, run: str) -> list[Letter]:
-        return self._found.letters.get(run, []) if run in self._found.rows else self._backend.letters(run)
+    def messages(self, run: str) -> list[Message]:
+        return self._found.messages.get(run, []) if run in self._found.rows else self._backend.messages(run)
 
     def pruned(self, run: str) -> Pruned | None:
         return self._found.marks.get(run) if run in self._found.rows else self._backend.pruned(run)

@@ -52,7 +52,7 @@ def _exact(run: str) -> str:
 def _not_there(backend: Backend, run: str) -> str:
     if not has(backend, Audit):
         return f"there is no run {run!r}"
-    newest = max(0, backend.manifest().places - _RECENT)  # callers may ask for many missing runs and must not wait for each
+    newest = max(0, backend.manifest().created - _RECENT)  # callers may ask for many missing runs and must not wait for each
     deleted = [stone.at for stone in backend.tombstones(newest) if stone.id == run]
     if deleted:
         return f"run {run!r} was deleted at {iso(max(deleted))}"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import need, whole
 from everstep.backends.contract.core import Backend, Commit
-from everstep.backends.contract.facts import Facts
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
+from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
@@ -216,14 +216,14 @@ class BaseStore:
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
         """
-        need(self.backend, Audit, Index, Mailbox, Reclaim, Facts)
+        need(self.backend, Audit, Index, Mailbox, Reclaim, Properties)
         from everstep.store.verify.verify import verify
 
         return verify(self.backend, depth, progress, seconds)
 
     def doctor(self) -> Checkup:
         """Report unsafe settings, waste and leftovers: findings, each with a level, a sentence and a remedy."""
-        need(self.backend, Audit, Facts)
+        need(self.backend, Audit, Properties)
         from everstep.store.verify.doctor import doctor
 
         return doctor(self.backend, self.framer)
@@ -258,7 +258,7 @@ class BaseStore:
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Store a retention: for every run, for those of a workflow, or for one run. None removes it."""
-        need(self.backend, Facts)
+        need(self.backend, Properties)
         from everstep.store.retention.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
@@ -272,7 +272,7 @@ class BaseStore:
         return None if found is None else found.retention
 
     def _cleaner(self) -> Cleaner:
-        need(self.backend, Audit, Reclaim, Facts)
+        need(self.backend, Audit, Reclaim, Properties)
         from everstep.store.retention.cleanup import Cleaner
 
         return Cleaner(self.backend, self.framer, self.retention, self.protect)

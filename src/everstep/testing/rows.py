@@ -8,7 +8,7 @@ from typing import Any
 from everstep import clock as clocks
 from everstep.backends.contract.core import Commit
 from everstep.ids import new_id
-from everstep.records import ZERO, Kind, Letter, RunRow, Worker, make_record
+from everstep.records import ZERO, Kind, Message, RunRow, Worker, make_record
 
 
 def new_run(name: str | None = None, **fields: Any) -> RunRow:
@@ -43,20 +43,20 @@ def new_run(name: str | None = None, **fields: Any) -> RunRow:
 def next_commit(was: RunRow, body: bytes = b"state", **fields: Any) -> Commit:
     """Return a commit of one record after the head of `was`: a checkpoint unless `kind` says otherwise.
 
-    `chunks`, `letters` and `read` go to the commit, other fields to the record.
+    `chunks`, `messages` and `read` go to the commit, other fields to the record.
     """
-    chunks, letters, read = (fields.pop(name, ()) for name in ("chunks", "letters", "read"))
+    chunks, messages, read = (fields.pop(name, ()) for name in ("chunks", "messages", "read"))
     kind = fields.pop("kind", Kind.CHECKPOINT)
     number = was.checkpoints + (kind == Kind.CHECKPOINT)
     at = fields.pop("at", clocks.clock.now_us())
     record = make_record(was.head_digest, was.id, was.key, was.head_seq + 1, str(kind), was.epoch, at, number, body, **fields)
     row = was.sealed(head_seq=record.seq, head_digest=record.digest, checkpoints=number, stored=was.stored + len(body), updated_at=at)
-    return Commit(row, was, [record], chunks, letters, read)
+    return Commit(row, was, [record], chunks, messages, read)
 
 
-def new_letter(run: RunRow, name: str = "answer", due: int | None = None, body: bytes = b"letter") -> Letter:
+def new_message(run: RunRow, name: str = "answer", due: int | None = None, body: bytes = b"message") -> Message:
     """Return a message to a run, posted now."""
-    return Letter.make(run.key, name, due, clocks.clock.now_us(), body)
+    return Message.make(run.key, name, due, clocks.clock.now_us(), body)
 
 
 def new_worker(seconds: float = 60, **fields: Any) -> Worker:

@@ -13,23 +13,23 @@ from threading import Lock, get_ident
 
 from everstep.errors import StoreBusy
 from everstep.threads.guard import WRITER, Guard
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 _TRIES = 10
 _PATIENCE = 0.5  # seconds for a thread to begin; one that begins later finds another thread in its place, and ends
 _REMEDY = "Try again with fewer threads or more memory; `ulimit -u` and the limits of the container show how many threads are allowed."
 
 
-class Service:
-    """Calls `turn` at each nudge, and `every` so many seconds."""
+class BackgroundThread:
+    """Calls `turn` at each wake-up, and `every` so many seconds."""
 
     def __init__(self, turn: Callable[[], None], every: float = -1) -> None:
         self._turn = turn
         self._every = every
-        self._nudge = Nudge()
+        self._wakeup = Wakeup()
         self._starting = Guard(WRITER)
-        self._place = Lock()
-        self._begun = Nudge()
+        self._claimed = Lock()
+        self._begun = Wakeup()
         self._over = Lock()
         self._thread: int | None = None
         self._process = os.getpid()
@@ -64,11 +64,11 @@ class Service:
         finally:
             self._starting.release()
 
-    def nudge(self) -> None:
-        self._nudge.give()
+    def wake(self) -> None:
+        self._wakeup.give()
 
     def _serve(self) -> None:
-        if not self._place.acquire(False):
+        if not self._claimed.acquire(False):
             return
         self._over.acquire()
         try:
@@ -76,7 +76,7 @@ class Service:
             self._begun.give()
             while not self._ended:
                 try:
-                    self._nudge.wait(self._every)
+                    self._wakeup.wait(self._every)
                     if not self._ended:
                         self._turn()
                 except MemoryError:
@@ -87,7 +87,7 @@ class Service:
     def end(self) -> None:
         """Return when the thread has ended; it is not started again. A forked child has no such thread."""
         self._ended = True
-        self._nudge.give()
+        self._wakeup.give()
         if self._thread is not None and self._thread != get_ident() and os.getpid() == self._process:
             self._over.acquire()
             self._over.release()

@@ -61,6 +61,14 @@ def forget() -> None:
 os.register_at_fork(after_in_child=forget)
 
 
+def enter(section: Section) -> None:
+    """Refuse a thread that is inside a section of this rank or a higher one; note that it may be inside this one soon."""
+    slots, rank, owned = _entered.slots, section.rank, section.owned
+    if slots[WRITER]() or (rank <= LEASES and slots[LEASES]()) or (rank == RUN and slots[RUN]()) or owned():
+        raise Reentered(_said())
+    slots[rank] = owned
+
+
 class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python does not
     """A reentrant lock with a rank. Call `check` before the outermost `with`; code that runs with the lock held needs no check."""
 
@@ -71,16 +79,7 @@ class Guard(RLock):  # type: ignore[misc]  # typeshed calls it final; Python doe
         self.rank = rank
         self.owned: Callable[[], bool] = self._is_owned  # type: ignore[attr-defined]  # what threading's own Condition asks
 
-    def check(self) -> None:
-        enter(self)
-
-
-def enter(section: Section) -> None:
-    """Refuse a thread that is inside a section of this rank or a higher one; note that it may be inside this one soon."""
-    slots, rank, owned = _entered.slots, section.rank, section.owned
-    if slots[WRITER]() or (rank <= LEASES and slots[LEASES]()) or (rank == RUN and slots[RUN]()) or owned():
-        raise Reentered(_said())
-    slots[rank] = owned
+    check = enter
 
 
 def inside() -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from threading import Lock
 
 
-class Nudge:
+class Wakeup:
     """A wake-up for one waiter. If given before the wait, the wait returns immediately; given twice, it counts once."""
 
     __slots__ = ("_lock",)

@@ -13,34 +13,34 @@ import os
 from pathlib import Path
 from threading import RLock
 
-from everstep.backends.contract.transactions import Ledger
+from everstep.backends.contract.transactions import StepResults
 from everstep.errors import InvalidArgument
 
 _POSTGRES = ("postgresql://", "postgres://")
-_open: dict[str, Ledger] = {}
+_open: dict[str, StepResults] = {}
 _lock = RLock()
 
 
-def address_of(place: object) -> str:
+def address_of(address: object) -> str:
     """Return the address: a PostgreSQL URL, or the absolute path of a SQLite file."""
-    if isinstance(place, os.PathLike):
-        place = os.fspath(place)
-    if not isinstance(place, str) or not place or place == ":memory:":
-        raise InvalidArgument(f"transactional must be True or the address of a database, got {place!r:.60}", remedy=_REMEDY)
-    if place.startswith(_POSTGRES):
-        return place
-    scheme, separator, rest = place.partition("://")
+    if isinstance(address, os.PathLike):
+        address = os.fspath(address)
+    if not isinstance(address, str) or not address or address == ":memory:":
+        raise InvalidArgument(f"transactional must be True or the address of a database, got {address!r:.60}", remedy=_REMEDY)
+    if address.startswith(_POSTGRES):
+        return address
+    scheme, separator, rest = address.partition("://")
     if separator and scheme != "sqlite":
         raise InvalidArgument(f"transactional must name a SQLite or PostgreSQL database, got {scheme}://", remedy=_REMEDY)
     if separator and (not rest.startswith("/") or len(rest) < 2):
-        raise InvalidArgument(f"{place!r:.60} does not name a file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
-    return str(Path(rest[1:] if separator else place).absolute())
+        raise InvalidArgument(f"{address!r:.60} does not name a file", remedy="Write sqlite:///relative.db or sqlite:////absolute.db.")
+    return str(Path(rest[1:] if separator else address).absolute())
 
 
 _REMEDY = "Pass True for the database of the store, the path of a SQLite file, or postgresql://user@host/database."
 
 
-def open_results(address: str) -> Ledger:
+def open_results(address: str) -> StepResults:
     """Return the step results at an address; one object for each address in a process."""
     with _lock:
         if address not in _open:
@@ -48,7 +48,7 @@ def open_results(address: str) -> Ledger:
         return _open[address]
 
 
-def _made(address: str) -> Ledger:
+def _made(address: str) -> StepResults:
     if not address.startswith(_POSTGRES):
         from everstep.transactions.sqlite import SqliteResults
 

@@ -20,7 +20,7 @@ from ormsgpack import packb, unpackb
 
 from everstep.backends.contract.capability import has
 from everstep.backends.contract.core import Commit, Committed
-from everstep.backends.contract.transactions import Ledger, Session, Transaction, Transactional, Undone
+from everstep.backends.contract.transactions import Session, StepResults, Transaction, Transactional, Undone
 from everstep.clock import clock
 from everstep.errors import (
     AttemptLost,
@@ -51,9 +51,9 @@ inside: ContextVar[str | None] = ContextVar("everstep-transaction", default=None
 
 
 class TransactionalStep(Shape, frozen=True):
-    """Steps in transactions: `place` is True for the store's own database, or the address of another one."""
+    """Steps in transactions: `address` is True for the store's own database, or the address of another one."""
 
-    place: Any
+    address: Any
 
     @classmethod
     def of(cls, given: Any) -> TransactionalStep:
@@ -69,7 +69,7 @@ class TransactionalStep(Shape, frozen=True):
         close_to_earlier(ticket)
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return call_bare(self.place, function, args, kwargs)
+        return call_bare(self.address, function, args, kwargs)
 
 
 class InStore:
@@ -104,7 +104,7 @@ class Beside:
 
     inside = False
 
-    def __init__(self, results: Ledger, session: Session, ticket: Ticket):
+    def __init__(self, results: StepResults, session: Session, ticket: Ticket):
         self._session: Session | None = session
         self._results = results
         self.connection = session.connection
@@ -142,7 +142,7 @@ class Beside:
 Work = InStore | Beside
 
 
-def taken(results: Ledger) -> list[tuple[bytes, str]]:
+def taken(results: StepResults) -> list[tuple[bytes, str]]:
     """Return the rows that may be deleted, and remove them from the list."""
     found = []
     with suppress(IndexError):
@@ -153,27 +153,27 @@ def taken(results: Ledger) -> list[tuple[bytes, str]]:
 
 def check(ticket: Ticket) -> None:
     """Refuse an invalid transactional step before anything is recorded about it."""
-    outer, place, url = inside.get(), ticket.options.transactional.place, ticket.run.store.backend.url
+    outer, address, url = inside.get(), ticket.options.transactional.address, ticket.run.store.backend.url
     if outer is not None:
         raise InvalidArgument(
             f"transactional step {ticket.address} was called inside transactional step {outer}",
             remedy="Call it after that one, or make it a plain function that takes the connection.",
         )
-    if place is True and not has(ticket.run.store.backend, Transactional):
+    if address is True and not has(ticket.run.store.backend, Transactional):
         raise InvalidArgument(f"the store {url} cannot hold your tables", remedy=_WHERE)
-    if place is not True:
-        _refuse_store(url, place)
+    if address is not True:
+        _refuse_store(url, address)
 
 
 _WHERE = 'transactional=True needs a store in PostgreSQL. Name the database of your tables: transactional="app.db".'
 
 
-def _refuse_store(url: str, place: str) -> None:
+def _refuse_store(url: str, address: str) -> None:
     """Refuse the file of a store: it must contain only the store, because verify and repair would trip over other tables."""
     path = unquote(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
-    if path is not None and Path(path).exists() and Path(place).exists() and Path(place).samefile(path):
+    if path is not None and Path(path).exists() and Path(address).exists() and Path(address).samefile(path):
         raise InvalidArgument(
-            f"{place} is the file of the store, which cannot hold your tables", remedy="Keep your tables in a file of their own."
+            f"{address} is the file of the store, which cannot hold your tables", remedy="Keep your tables in a file of their own."
         )
 
 
@@ -185,17 +185,17 @@ def open_work(ticket: Ticket) -> Work:
     except (Damaged, LostLease, NonDeterminism, RunClosed) as error:
         raise Unrecorded(error) from error
     except StoreError as error:
-        if ticket.options.transactional.place is not True:
+        if ticket.options.transactional.address is not True:
             raise  # the user's database does not answer: the step failed
         raise Unrecorded(error) from error
 
 
 def _open_work(ticket: Ticket) -> Work:
-    run, place = ticket.run, ticket.options.transactional.place
-    if place is True:
+    run, address = ticket.run, ticket.options.transactional.address
+    if address is True:
         backend: Any = run.store.backend
         return InStore(backend.transaction())
-    results, (row, _) = _entered(run, place), run.live()
+    results, (row, _) = _entered(run, address), run.live()
     session = results.begin(row.key, row.id, row.epoch, ticket.address)
     try:
         return Beside(results, session, ticket)
@@ -204,23 +204,23 @@ def _open_work(ticket: Ticket) -> Work:
         raise
 
 
-def _entered(run: Attempt, place: str) -> Ledger:
+def _entered(run: Attempt, address: str) -> StepResults:
     """Return the step results of a database, with earlier attempts at this run fenced off."""
-    results, (row, _) = open_results(place), run.live()
-    if place not in run.databases:
-        results.enter(row.key, row.id, row.epoch, lambda address: _is_recorded(run, address))
-        run.databases.add(place)
-        run.store.at_close(place, lambda: _tidy(results))
+    results, (row, _) = open_results(address), run.live()
+    if address not in run.databases:
+        results.enter(row.key, row.id, row.epoch, lambda step: _is_recorded(run, step))
+        run.databases.add(address)
+        run.store.at_close(address, lambda: _tidy(results))
     return results
 
 
 def close_to_earlier(ticket: Ticket) -> None:
     """Fence off earlier attempts when a step is skipped: one that was stopped in the middle of it must not complete it later."""
-    if ticket.options.transactional.place is not True:
-        _entered(ticket.run, ticket.options.transactional.place)
+    if ticket.options.transactional.address is not True:
+        _entered(ticket.run, ticket.options.transactional.address)
 
 
-def _tidy(results: Ledger) -> None:
+def _tidy(results: StepResults) -> None:
     """Delete the rows that may be deleted. Best effort: a row that stays is harmless, and is deleted when its run is next executed."""
     done = taken(results)
     if done:
@@ -326,7 +326,7 @@ def _digest(run: Attempt, address: str, content: bytes) -> bytes:
     return sha256(b"everstep step 1\0" + run.live()[0].key + address.encode() + b"\0" + content).digest()
 
 
-def _opened(results: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
+def _opened(results: StepResults, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple[StepEntry, Entry]:
     """Return the row of a step; raise if it does not match its digest."""
     run, address = ticket.run, ticket.address
     content, digest = bytes(kept[0]), bytes(kept[1])
@@ -342,16 +342,16 @@ def _opened(results: Ledger, kept: tuple[bytes, bytes], ticket: Ticket) -> tuple
     return step, Entry("step", packed, address, [(bytes(name), bytes(frame)) for name, frame in chunks])
 
 
-def call_bare(place: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_bare(address: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a transactional step where nothing is recorded: only its transaction is left."""
-    if place is True:
+    if address is True:
         raise InvalidArgument("transactional=True needs a store, and nothing is recorded here", remedy=_WHERE)
     if inspect.iscoroutinefunction(function):
-        return _acall_bare(open_results(place), function, args, kwargs)
-    with open_results(place).bare() as connection:
+        return _acall_bare(open_results(address), function, args, kwargs)
+    with open_results(address).bare() as connection:
         return function(connection, *args, **kwargs)
 
 
-async def _acall_bare(results: Ledger, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _acall_bare(results: StepResults, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with results.bare() as connection:
         return await function(connection, *args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from everstep.backends.contract.queues import Limits, Place, Task
+from everstep.backends.contract.queues import Limits, QueueEntry, Task
 from everstep.fields import Shape
 from everstep.store.views import when
 from everstep.views.json import Stored
@@ -30,7 +30,7 @@ class TaskView(Shape, frozen=True):
     dedupe: str | None
 
 
-class PlaceView(Shape, frozen=True):
+class QueueEntryView(Shape, frozen=True):
     """The queue entry of a run, masked. `ready` is None if a worker has taken it, or if it waits for something without a time."""
 
     queue: str
@@ -110,19 +110,19 @@ def task_view(task: Task, mask: Masking) -> TaskView:
     return TaskView(task.queue, task.priority, mask(task.key), mask(task.dedupe))
 
 
-def place_view(place: Place, mask: Masking) -> PlaceView:
+def queue_entry_view(entry: QueueEntry, mask: Masking) -> QueueEntryView:
     """Return a queue entry, masked."""
-    task = place.task
-    ready = None if place.ready is None else when(place.ready)
-    return PlaceView(task.queue, task.priority, mask(task.key), mask(task.dedupe), ready, place.worker, place.deaths)
+    task = entry.task
+    ready = None if entry.ready is None else when(entry.ready)
+    return QueueEntryView(task.queue, task.priority, mask(task.key), mask(task.dedupe), ready, entry.worker, entry.deaths)
 
 
-def place(store: Store, mask: Masking, run: str) -> PlaceView | None:
+def queue_entry(store: Store, mask: Masking, run: str) -> QueueEntryView | None:
     """Return the queue entry of a run; None if it has none."""
-    from everstep.queues.places import place_of
+    from everstep.queues.entries import queue_entry_of
 
-    found = place_of(store, run)
-    return None if found is None else place_view(found, mask)
+    found = queue_entry_of(store, run)
+    return None if found is None else queue_entry_view(found, mask)
 
 
 def limits_view(limits: Limits) -> LimitsView:

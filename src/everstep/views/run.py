@@ -14,7 +14,7 @@ from everstep.store.lookup import unanswered
 from everstep.store.views import Checkpoint
 from everstep.views.json import Beside, Stored
 from everstep.views.masking import Masking
-from everstep.views.queues import PlaceView, TaskView, place_view, task_view
+from everstep.views.queues import QueueEntryView, TaskView, queue_entry_view, task_view
 from everstep.views.runs import RunView, list_runs, run_view
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class RunDetail(Shape, frozen=True):
     checkpoints: tuple[CheckpointView, ...]
     gates: tuple[GateView, ...]
     forks: tuple[RunView, ...]
-    place: PlaceView | None
+    queue_entry: QueueEntryView | None
     input: InputView | None = None
     """The arguments of the workflow; None for a run that was opened with `store.run`."""
     result: Stored = None
@@ -133,17 +133,17 @@ def inbox(store: Store, mask: Masking, limit: int, progress: Callable[[int, int]
 
 def detail(store: Store, mask: Masking, run: str, checkpoints: int = 10, forks: int = 10) -> RunDetail:
     """Return a run with its newest `checkpoints` and its newest `forks`."""
-    from everstep.queues.places import task_and_place
+    from everstep.queues.entries import task_and_entry
 
     info = store.get(run)
     page = store.checkpoints(info.id, limit=checkpoints)
     gates = open_gates(store, mask, info.id) if info.status == "waiting" else []
     below = list_runs(store, mask, parent=info.id, limit=forks).runs
-    task, place = task_and_place(store, info)
+    task, entry = task_and_entry(store, info)
     given, result, unread = _ends(store, mask, info.id)
     return RunDetail(
         run_view(store, info, mask), tuple(checkpoint_view(one, mask) for one in page), tuple(gates), below,
-        None if place is None else place_view(place, mask), given, result, None if task is None else task_view(task, mask), unread,
+        None if entry is None else queue_entry_view(entry, mask), given, result, None if task is None else task_view(task, mask), unread,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from everstep.errors import InvalidWorkflow
 from everstep.runtime.disabled import OffRun
 from everstep.runtime.engine.context import current
-from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.workflow import Workflow
 from everstep.yaml.compatible import reasons
 from everstep.yaml.document import Document, parse
@@ -44,7 +44,7 @@ def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
     folder = str(file.absolute().parent) if text is None else None
 
     def function(**inputs: Any) -> Any:
-        run = current() if place() is not None else OffRun(None, None)  # called as a plain function
+        run = current() if current_frame() is not None else OffRun(None, None)  # called as a plain function
         if run.report.changed:  # an operator allowed it to continue, although the declared inputs may have changed
             inputs = {name: value for name, value in inputs.items() if name in document.inputs}
         scope = Scope(run, document.file, document.given(inputs))

@@ -38,41 +38,41 @@ class Walk:
         """Run to the end and return the result of the workflow."""
         for key, value in self._document.state.items():
             self._run.state[key] = self._scope.evaluate(value, f"state.{key}")
-        place, order = 0, self._document.order
-        while place < len(order):
-            entry = order[place]
+        index, order = 0, self._document.order
+        while index < len(order):
+            entry = order[index]
             ends = self._group(entry) if isinstance(entry, Group) else {entry.id: self._step(entry, alone=True)}
             for step in steps_of(entry):
                 self._keep(step, ends[step.id])
-            place = self._next(place, ends)
+            index = self._next(index, ends)
         if self._document.result is None:
             return {step.id: self._scope.ended[step.id].status for step in self._document.steps}
         return self._scope.evaluate(self._document.result, "result")
 
     # what comes next
 
-    def _next(self, place: int, ends: Mapping[str, Ended]) -> int:
-        gates = [s for s in steps_of(self._document.order[place]) if isinstance(s.action, Gate) and ends[s.id].status != "skipped"]
+    def _next(self, index: int, ends: Mapping[str, Ended]) -> int:
+        gates = [s for s in steps_of(self._document.order[index]) if isinstance(s.action, Gate) and ends[s.id].status != "skipped"]
         ways = [(step, _way(step, ends[step.id])) for step in gates]
         for step, way in ways:
             if way == "fail":
                 raise _refused(step, "a gate", f"{_text_of(step)} is {'true' if ends[step.id].passed else 'not true'}")
         for step, way in ways:
             if way != "continue":
-                return self._lead(step, way, place)
-        return place + 1
+                return self._lead(step, way, index)
+        return index + 1
 
-    def _lead(self, step: Step, way: str, place: int) -> int:
+    def _lead(self, step: Step, way: str, index: int) -> int:
         order = self._document.order
         target = len(order) if way == "stop" else next(i for i, entry in enumerate(order) if isinstance(entry, Step) and entry.id == way)
-        if target <= place:
-            return self._back(step, target, place)
-        for entry in order[place + 1 : target]:
+        if target <= index:
+            return self._back(step, target, index)
+        for entry in order[index + 1 : target]:
             for skipped in steps_of(entry):
                 self._keep(skipped, self._calls.skip(skipped, f"gate '{step.id}' led to {way}"))
         return target
 
-    def _back(self, step: Step, target: int, place: int) -> int:
+    def _back(self, step: Step, target: int, index: int) -> int:
         assert isinstance(step.action, Gate)
         order = self._document.order
         self._rounds[step.id] = self._rounds.get(step.id, 0) + 1
@@ -80,7 +80,7 @@ class Walk:
             raise _refused(
                 step, "too many rounds", f"it has already led back to '{steps_of(order[target])[0].id}' {step.action.max_rounds} times"
             )
-        for entry in order[target : place + 1]:
+        for entry in order[target : index + 1]:
             for again in steps_of(entry):
                 self._done.discard(again.id)
                 del self._scope.ended[again.id]

@@ -28,7 +28,7 @@ class Audit(Protocol):
         """
 
     def stats(self) -> dict[str, int]:
-        """Return counts and bytes: runs, records, chunks, letters, record_bytes, chunk_bytes, file_bytes."""
+        """Return counts and bytes: runs, records, chunks, messages, record_bytes, chunk_bytes, file_bytes."""
 
     def health(self) -> dict[str, object]:
         """Return the values that `Store.doctor` checks. A backend returns those of the following that it has:

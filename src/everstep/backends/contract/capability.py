@@ -11,11 +11,11 @@ from typing import Any
 
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.core import Backend, Core
-from everstep.backends.contract.facts import Facts
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.backends.contract.outbox import Outbox
+from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.queues import Queues
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.transactions import Transactional
@@ -23,7 +23,7 @@ from everstep.backends.contract.types import Commit, Committed
 from everstep.errors import MissingCapability
 from everstep.records import unkeyed
 
-CAPABILITIES: tuple[type, ...] = (Mailbox, Index, Feed, Audit, Reclaim, Facts, Queues, Outbox, Transactional)
+CAPABILITIES: tuple[type, ...] = (Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Outbox, Transactional)
 _EXPECTED = CAPABILITIES[:7]
 
 
@@ -74,7 +74,7 @@ class Partial:
 
     def commit(self, commit: Commit, *others: Commit) -> Committed:
         for one in (commit, *others):
-            if one.letters and "post" in self._refused:
+            if one.messages and "post" in self._refused:
                 raise _missing(self._backend, Mailbox)
             if one.task is not None and "claim" in self._refused:
                 raise _missing(self._backend, Queues)
@@ -82,13 +82,13 @@ class Partial:
 
 
 _CERTAIN: dict[str, Any] = {
-    "letters": lambda run: [],
+    "messages": lambda run: [],
     "tags": lambda run, first=None, last=None: [],
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],
-    "place": lambda run: None,
-    "fact": lambda name: None,
-    "facts": lambda prefix="": {},
+    "queue_entry": lambda run: None,
+    "get_property": lambda name: None,
+    "properties": lambda prefix="": {},
 }
 
 

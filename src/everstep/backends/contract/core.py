@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from everstep.backends.contract.audit import Audit
-from everstep.backends.contract.facts import Facts
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
+from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.queues import Queues
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.types import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Outcome, Query
@@ -99,7 +99,7 @@ class Core(Protocol):
         """Write everything that was submitted, stop threads, close files. Idempotent; later calls raise StoreClosed."""
 
 
-class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Facts, Queues, Protocol):
+class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Protocol):
     """A backend with every capability except those that need a database of the caller (`outbox`, `transactions`)."""
 
     def submit(self, commit: Commit, done: Done) -> None:

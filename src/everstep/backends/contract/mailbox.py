@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from everstep.records import Letter
+from everstep.records import Message
 
 
 class Mailbox(Protocol):
     """Accepts messages for runs, without a lease."""
 
-    def post(self, letter: Letter, run: str) -> bool:
+    def post(self, message: Message, run: str) -> bool:
         """Add a message to a run. The first of a name wins: returns False and changes nothing if the run has one with that name.
 
         Needs no lease. NotFound if the run was deleted, also if another run has its id now (the message's key is not the run's).
         """
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         """Return all messages of a run, by name; none if there is no such run. Damaged if the backend finds that one may be missing or old."""
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:

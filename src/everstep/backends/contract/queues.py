@@ -1,6 +1,6 @@
 """The part of a backend's contract that lets runs wait in queues and hands them to workers. The docstrings are the contract, as in `core`.
 
-An enqueued run has an entry in its queue (`Place`) until it has ended. The first record of the run holds the request, and its messages
+An enqueued run has an entry in its queue (`QueueEntry`) until it has ended. The first record of the run holds the request, and its messages
 hold the events that it waits for. The queue entry repeats both, so that a worker finds the next run at once, however many runs have
 ended. A worker claims a run by its lease, so a lost or wrong queue entry costs time, but never creates a second history.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from everstep.errors import Damaged
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow, Status, Worker
+from everstep.records import Message, RunRow, Status, Worker
 
 if TYPE_CHECKING:
     from everstep.backends.contract.types import Commit
@@ -31,7 +31,7 @@ class Task(NamedTuple):
     dedupe: str | None = None
 
 
-class Place(NamedTuple):
+class QueueEntry(NamedTuple):
     """The queue entry of a run. `ready` is None while a worker has the run or it waits for something without a time.
 
     `deaths` counts the workers that died while running it since it last made progress.
@@ -128,13 +128,13 @@ class Queues(Protocol):
         A worker is dead if its lease has expired, if it is not registered, or if its process has ended.
         """
 
-    def place(self, run: str) -> Place | None:
+    def queue_entry(self, run: str) -> QueueEntry | None:
         """Return the queue entry of a run; None if it is in no queue or has ended."""
 
     def held_by(self, worker: str) -> list[str]:
         """Return the queued runs that a worker has."""
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
         """Return all queue entries, or those of one queue, in the order in which they would be claimed."""
 
     def twin(self, task: Task) -> str | None:
@@ -181,7 +181,7 @@ class Room(Shape):
 ENDED, FAILED = "ended", "failed"
 
 
-def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) -> tuple[str | None, int | None]:
+def settled(row: RunRow, messages: Iterable[tuple[str, int | None]], now: int) -> tuple[str | None, int | None]:
     """Return the state of a run's queue entry, given the names and times of its messages.
 
     ("ended" or "failed", None) if the entry is removed, otherwise (None, the time at which it is ready). Only its retry makes a failed
@@ -191,7 +191,7 @@ def settled(row: RunRow, letters: Iterable[tuple[str, int | None]], now: int) ->
         return ENDED, None
     if row.worker is not None:
         return None, None
-    waiting = list(letters)
+    waiting = list(messages)
     dues = [due for name, due in waiting if due is not None and (row.status != Status.FAILED or name == "retry")]
     if any(name == "pause" for name, _ in waiting):
         return None, None
@@ -214,19 +214,19 @@ def gather(
     return found
 
 
-def placed(row: RunRow, letters: Iterable[Letter], task: Task, once: set[tuple[str, str]], now: int) -> Place | None:
+def rebuilt_entry(row: RunRow, messages: Iterable[Message], task: Task, once: set[tuple[str, str]], now: int) -> QueueEntry | None:
     """Return the queue entry of a run in a store that is being rebuilt; None if the run has ended.
 
     Of two duplicates, only the first one noted in `once` keeps its `dedupe`.
     """
-    gone, ready = settled(row, [(letter.name, letter.due) for letter in letters], now)
+    gone, ready = settled(row, [(message.name, message.due) for message in messages], now)
     if gone is not None:
         return None
     if task.dedupe is not None and (task.queue, task.dedupe) in once:
         task = task._replace(dedupe=None)
     elif task.dedupe is not None:
         once.add((task.queue, task.dedupe))
-    return Place(row.id, task, ready, row.worker, 0)
+    return QueueEntry(row.id, task, ready, row.worker, 0)
 
 
 def task_of(about: dict[str, Any]) -> Task | None:

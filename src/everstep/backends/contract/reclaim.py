@@ -58,4 +58,4 @@ class Reclaim(Protocol):
 
     def forget(self, block: int, before: int) -> int:
         """Drop the tombstones of a block that are older than a time (µs); return how many. The block's property keeps their positions
-        (`deleted_places`)."""
+        (`deleted_pks`)."""

@@ -1,6 +1,6 @@
 """The methods that repair needs: read everything that may be left of a damaged store, and build a new one. The docstrings are the contract.
 
-A damaged store (`Wreck`) returns candidates, never proof: the caller checks every digest. It never changes the source. With `deep`, it
+A damaged store (`DamagedStore`) returns candidates, never proof: the caller checks every digest. It never changes the source. With `deep`, it
 also reads rows that the engine does not find, from everything that its files still hold, including older versions. A candidate is then
 *live* if it belongs to the store as it is now. The first candidate is the most likely one.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from everstep.backends.contract.queues import Task
 from everstep.fields import Shape, field
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone
 
 Entry = tuple[int, int, int]
 
@@ -21,7 +21,7 @@ class Summary(Shape):
     """The store's data about itself; none of it is proven."""
 
     total: bytes | None = None
-    places: int = 0
+    created: int = 0
     last: int | None = None
     behind: int = 0
     """How many writes this machine has seen that the store doesn't have."""
@@ -42,40 +42,40 @@ class Feed(Shape):
     ends: dict[int, int] = field(default_factory=dict)
 
 
-class Wreck(Protocol):
+class DamagedStore(Protocol):
     """A damaged store. Runs are identified by their position in the order of creation."""
 
     def summary(self, deep: bool) -> Summary:
         """Return the store's data about itself."""
 
-    def places(self, deep: bool) -> list[int]:
+    def pks(self, deep: bool) -> list[int]:
         """Return the positions of all runs of which any trace is left."""
 
-    def alive(self, place: int) -> bool:
+    def alive(self, pk: int) -> bool:
         """Return whether a live row mentions a run. A deleted run has left only older rows."""
 
-    def rows(self, place: int, deep: bool) -> list[tuple[RunRow, bool]]:
+    def rows(self, pk: int, deep: bool) -> list[tuple[RunRow, bool]]:
         """Return the candidates for the row of a run, each with whether it is live."""
 
-    def names(self, place: int) -> list[str]:
+    def names(self, pk: int) -> list[str]:
         """Return the possible ids of a run."""
 
-    def records(self, place: int, run: str, deep: bool) -> dict[int, list[Record]]:
+    def records(self, pk: int, run: str, deep: bool) -> dict[int, list[Record]]:
         """Return the records of a run by seq. A record whose body is missing has the digest ZERO for it."""
 
-    def tags(self, place: int, deep: bool) -> list[Tag]:
+    def tags(self, pk: int, deep: bool) -> list[Tag]:
         """Return the tags of a run."""
 
-    def tag_names(self, place: int) -> list[tuple[str, int]]:
+    def tag_names(self, pk: int) -> list[tuple[str, int]]:
         """Return the names and checkpoints of tags as an index has them: without proof, to report what is lost."""
 
-    def letters(self, place: int, deep: bool) -> list[Letter]:
+    def messages(self, pk: int, deep: bool) -> list[Message]:
         """Return the messages of a run, only live ones: the run may have read an older one since."""
 
-    def pruned(self, place: int, deep: bool) -> list[Pruned]:
+    def pruned(self, pk: int, deep: bool) -> list[Pruned]:
         """Return the candidates for the prune mark of a run."""
 
-    def bases(self, place: int, deep: bool) -> list[Base]:
+    def bases(self, pk: int, deep: bool) -> list[Base]:
         """Return the added bases of a run, only live ones."""
 
     def tombstones(self, deep: bool) -> list[Tombstone]:
@@ -87,7 +87,7 @@ class Wreck(Protocol):
     def feed(self, deep: bool) -> Feed:
         """Return the feed."""
 
-    def facts(self, deep: bool) -> dict[str, str]:
+    def properties(self, deep: bool) -> dict[str, str]:
         """Return the properties of the store, only those that are live and match their digests."""
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Builder(Protocol):
     private: str
 
     def run(
-        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        self, pk: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], messages: Iterable[Message], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
         """Add a run with all its rows. With `task` it gets a queue entry, unless it has ended; a `dedupe` counts for one run only."""
@@ -114,10 +114,10 @@ class Builder(Protocol):
     def tombstone(self, tombstone: Tombstone) -> None:
         """Add the tombstone of a deleted or lost run."""
 
-    def fact(self, name: str, value: str) -> None:
+    def add_property(self, name: str, value: str) -> None:
         """Add a property of the store."""
 
-    def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+    def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
         """Write the rows that cover the whole store, and move it to its target. InvalidArgument if something exists there by now."""
 
     def abandon(self) -> None:

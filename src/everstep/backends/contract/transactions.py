@@ -1,7 +1,7 @@
 """Transactions in which users' functions write: the protocols that the runtime needs, and the statements that a function may not use.
 
 `Transaction` is one in the store's own database, `Session` one in the user's database, which keeps the results of its steps in two
-tables (`Ledger`). Both provide a connection that refuses to be committed, rolled back or closed. No I/O here.
+tables (`StepResults`). Both provide a connection that refuses to be committed, rolled back or closed. No I/O here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Session(Protocol):
         """Undo all of it; see `Transaction.rollback`."""
 
 
-class Ledger(Protocol):
+class StepResults(Protocol):
     """Two small tables in the user's database: which attempt of each run may write, and step results that the journal may lack."""
 
     url: str

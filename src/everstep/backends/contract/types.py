@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from everstep.backends.contract.queues import Task
 from everstep.fields import Shape, field
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag
 
 MAX_SEQ = 2**31 - 1
 
@@ -30,7 +30,7 @@ class Commit(Shape):
     `was` is the row as the writer knows it (None: this commit creates the run); `run` is the new row, sealed. `records` follow
     `was.head_seq` without a gap. `chunks` are (digest, frame) pairs of the run's family; a chunk that is already stored is replaced, which
     heals it if it was damaged, unless the new frame is shorter. The tags of checkpoint records become tag rows. `read` names messages of this
-    run that are removed (a missing one is not an error); then `letters` are posted to it, as by `post`. `task` creates a queue entry.
+    run that are removed (a missing one is not an error); then `messages` are posted to it, as by `post`. `task` creates a queue entry.
 
     The commit is refused
     - with `LostLease` if the stored epoch is not `was.epoch` or the run was deleted,
@@ -44,7 +44,7 @@ class Commit(Shape):
     was: RunRow | None
     records: Sequence[Record] = ()
     chunks: Sequence[tuple[bytes, bytes]] = ()
-    letters: Sequence[Letter] = ()
+    messages: Sequence[Message] = ()
     read: Sequence[str] = ()
     task: Task | None = None
 
@@ -98,14 +98,14 @@ class Query(Shape):
 class Manifest(Shape):
     """The recorded sum of all checks, the number of runs, and the run that was committed to last.
 
-    `places` counts the runs that were ever created: each of them exists or has a tombstone. `writes` counts the transactions that
+    `created` counts the runs that were ever created: each of them exists or has a tombstone. `writes` counts the transactions that
     changed any of this; a chunk is stamped with it when it is written, also when it is written again.
     """
 
     total: bytes
     runs: int
     last: str | None
-    places: int = 0
+    created: int = 0
     writes: int = 0
 
 
@@ -130,14 +130,14 @@ class Cut(Shape):
 class Census(Shape, frozen=True):
     """The recorded manifest, and the counts and sum of all rows at the same moment, so that a busy store can be compared, too.
 
-    `places` is the number of runs ever created. The sum that was found is that of all stored checks: of run rows, tags, messages, prune
+    `created` is the number of runs ever created. The sum that was found is that of all stored checks: of run rows, tags, messages, prune
     marks, added bases, tombstones and properties. It does not show whether each row matches its own check. `tombstones` also counts the
     deleted runs of which only the position is kept.
     """
 
     total: bytes
     runs: int
-    places: int
+    created: int
     found_total: bytes
     found_runs: int
     tombstones: int
@@ -152,7 +152,7 @@ class Gathered(Shape):
 
     rows: dict[str, RunRow] = field(default_factory=dict)
     tags: dict[str, list[Tag]] = field(default_factory=dict)
-    letters: dict[str, list[Letter]] = field(default_factory=dict)
+    messages: dict[str, list[Message]] = field(default_factory=dict)
     marks: dict[str, Pruned] = field(default_factory=dict)
     bases: dict[str, list[Base]] = field(default_factory=dict)
     records: dict[str, list[Record]] = field(default_factory=dict)

@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from everstep import clock as clocks
-from everstep.backends import deleted_places
+from everstep.backends import deleted_pks
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
-from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
 from everstep.backends.memory.queues import Waiting
@@ -27,7 +27,7 @@ from everstep.records import (
     ZERO,
     Base,
     Kind,
-    Letter,
+    Message,
     Opener,
     Pruned,
     Record,
@@ -37,7 +37,7 @@ from everstep.records import (
     Tag,
     Tombstone,
     Worker,
-    fact_check,
+    property_check,
     shift,
     unkeyed,
 )
@@ -79,20 +79,20 @@ class MemoryBackend:
         run.records.extend(replace(record) for record in commit.records)
         tags = [tag for tag in _tags_of(commit, self.seal) if (tag.name, tag.number) not in run.tags]
         self._keep_chunks(row.family, commit.chunks)
-        letters = _letters_after(run.letters, commit)
-        minus = [*([] if was is None else [was.check]), *(letter.check for letter in run.letters.values())]
-        plus = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters.values())]
+        messages = _messages_after(run.messages, commit)
+        minus = [*([] if was is None else [was.check]), *(message.check for message in run.messages.values())]
+        plus = [row.check, *(tag.check for tag in tags), *(message.check for message in messages.values())]
         total = shift(data.total, minus, plus)
         del data.feed[data.fed :]
-        data.feed.extend((row.id, run.place, record.seq) for record in commit.records)
+        data.feed.extend((row.id, run.pk, record.seq) for record in commit.records)
         run.tags.update({(tag.name, tag.number): tag for tag in tags})
-        data.runs[row.id], data.total, data.last, run.row, run.letters, data.fed = run, total, row.id, row, letters, len(data.feed)
+        data.runs[row.id], data.total, data.last, run.row, run.messages, data.fed = run, total, row.id, row, messages, len(data.feed)
         data.writes += 1
         if commit.task is not None:
             twin = self._twin(commit.task)
-            run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.place)
+            run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.pk)
         data.queues.settle(run)
-        return len(letters)
+        return len(messages)
 
     def _keep_chunks(self, family: bytes, chunks: Sequence[tuple[bytes, bytes]]) -> None:
         stamp = self._data.writes + 1
@@ -109,8 +109,8 @@ class MemoryBackend:
         parent = self._data.runs.get(row.parent) if row.parent is not None else None
         if row.parent is not None and row.family != row.key and (parent is None or parent.row.family != row.family):
             raise NotFound(f"run {row.parent!r} was deleted meanwhile: it can no longer be forked")
-        self._data.places += 1
-        return Run(self._data.places, row)
+        self._data.created += 1
+        return Run(self._data.created, row)
 
     def _fenced(self, name: str, was: RunRow) -> Run:
         run = self._data.runs.get(name)
@@ -145,8 +145,8 @@ class MemoryBackend:
     def runs(self, query: Query) -> list[tuple[int, RunRow]]:
         data = self._open()
         with data.lock:
-            found = [(run.place, replace(run.row)) for run in data.runs.values() if fits_run(run.row, query)]
-        return _page(found, query, [place for place, _ in found])
+            found = [(run.pk, replace(run.row)) for run in data.runs.values() if fits_run(run.row, query)]
+        return _page(found, query, [pk for pk, _ in found])
 
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None) -> list[Record]:
         data = self._open()
@@ -206,35 +206,35 @@ class MemoryBackend:
                 raise NotFound(f"run {run!r} has no checkpoint {tag.number}")
             self._add_tag(entry, tag)
 
-    def post(self, letter: Letter, run: str) -> bool:
+    def post(self, message: Message, run: str) -> bool:
         data = self._open()
         with data.lock:
             entry = self._existing(run)
-            if entry.row.key != letter.key:
-                raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
-            if letter.name in entry.letters:
+            if entry.row.key != message.key:
+                raise NotFound(f"the message {message.name!r} is for a deleted run {run!r}; another run has its id now")
+            if message.name in entry.messages:
                 return False
-            total = shift(data.total, [], [letter.check])
-            entry.letters, data.total, data.writes = {**entry.letters, letter.name: letter}, total, data.writes + 1
+            total = shift(data.total, [], [message.check])
+            entry.messages, data.total, data.writes = {**entry.messages, message.name: message}, total, data.writes + 1
             if entry.row.worker is None:  # otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway
                 data.queues.settle(entry)
             return True
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         data = self._open()
         with data.lock:
-            return [letter for _, letter in sorted(data.runs[run].letters.items())] if run in data.runs else []
+            return [message for _, message in sorted(data.runs[run].messages.items())] if run in data.runs else []
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         data = self._open()
         with data.lock:
             ready = [
-                (min(times), run.place, run.row.id)
+                (min(times), run.pk, run.row.id)
                 for run in data.runs.values()
                 if run.row.status in (Status.WAITING, Status.FAILED)
-                and "pause" not in run.letters
+                and "pause" not in run.messages
                 and not (outside and run.waiting is not None)
-                and (times := [letter.due for letter in run.letters.values() if letter.due is not None and letter.due <= now])
+                and (times := [message.due for message in run.messages.values() if message.due is not None and message.due <= now])
             ]
         return [name for _, _, name in sorted(ready)[:limit]]
 
@@ -245,9 +245,9 @@ class MemoryBackend:
             for position in range(max(after, 0) + 1, data.fed + 1):
                 if len(found) >= limit:
                     break
-                name, place, seq = data.feed[position - 1]
+                name, pk, seq = data.feed[position - 1]
                 run = data.runs.get(name)
-                if run is not None and run.place == place:
+                if run is not None and run.pk == pk:
                     found.append((position, replace(run.records[seq - 1])))
         return found
 
@@ -302,7 +302,7 @@ class MemoryBackend:
             self._refuse_if_held(entry.row)
             if entry.row.check != row.check:
                 raise Conflict(f"run {row.id!r} has changed since it was read; it was not deleted")
-            tombstone = Tombstone.of(entry.place, row, clocks.clock.now_us(), self.seal)
+            tombstone = Tombstone.of(entry.pk, row, clocks.clock.now_us(), self.seal)
             total = shift(data.total, entry.checks(), [tombstone.check])
             del data.runs[row.id]
             data.total, data.writes = total, data.writes + 1
@@ -322,7 +322,7 @@ class MemoryBackend:
     def manifest(self) -> Manifest:
         data = self._open()
         with data.lock:
-            return Manifest(data.total, len(data.runs), data.last, data.places, data.writes)
+            return Manifest(data.total, len(data.runs), data.last, data.created, data.writes)
 
     def stats(self) -> dict[str, int]:
         data = self._open()
@@ -332,7 +332,7 @@ class MemoryBackend:
                 "runs": len(data.runs),
                 "records": len(records),
                 "chunks": len(data.chunks),
-                "letters": sum(len(run.letters) for run in data.runs.values()),
+                "messages": sum(len(run.messages) for run in data.runs.values()),
                 "record_bytes": sum(len(record.body or b"") for record in records),
                 "chunk_bytes": sum(len(frame) for frame, _ in data.chunks.values()),
                 "file_bytes": 0,
@@ -346,12 +346,10 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            facts = [fact_check(name, value, self.seal) for name, value in data.facts.items()]
-            found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *facts])
-            gone = len(data.tombstones) + deleted_places.count(
-                v for name, v in data.facts.items() if name.startswith(deleted_places.PREFIX)
-            )
-            return Census(data.total, len(data.runs), data.places, found, len(data.runs), gone)
+            properties = [property_check(name, value, self.seal) for name, value in data.properties.items()]
+            found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *properties])
+            gone = len(data.tombstones) + deleted_pks.count(v for name, v in data.properties.items() if name.startswith(deleted_pks.PREFIX))
+            return Census(data.total, len(data.runs), data.created, found, len(data.runs), gone)
 
     def health(self) -> dict[str, object]:
         self._open()
@@ -417,31 +415,31 @@ class MemoryBackend:
     def tombstones(self, after: int = 0, limit: int | None = None) -> list[Tombstone]:
         data = self._open()
         with data.lock:
-            found = sorted((t for t in data.tombstones if t.place > after), key=lambda tombstone: tombstone.place)
+            found = sorted((t for t in data.tombstones if t.pk > after), key=lambda tombstone: tombstone.pk)
         return found[:limit]
 
     def forget(self, block: int, before: int) -> int:
         data = self._open()
         with data.lock:
-            old = [stone for stone in data.tombstones if stone.at < before and deleted_places.block_of(stone.place) == block]
+            old = [stone for stone in data.tombstones if stone.at < before and deleted_pks.block_of(stone.pk) == block]
             if old:
-                name = deleted_places.name_of(block)
-                data.note(name, deleted_places.joined(data.facts.get(name), (stone.place for stone in old)))
+                name = deleted_pks.name_of(block)
+                data.note(name, deleted_pks.joined(data.properties.get(name), (stone.pk for stone in old)))
                 data.total = shift(data.total, [stone.check for stone in old], [])
                 data.tombstones = [stone for stone in data.tombstones if stone not in old]
             return len(old)
 
-    def fact(self, name: str) -> str | None:
+    def get_property(self, name: str) -> str | None:
         data = self._open()
         with data.lock:
-            return data.facts.get(name)
+            return data.properties.get(name)
 
-    def facts(self, prefix: str = "") -> dict[str, str]:
+    def properties(self, prefix: str = "") -> dict[str, str]:
         data = self._open()
         with data.lock:
-            return {name: value for name, value in sorted(data.facts.items()) if name.startswith(prefix)}
+            return {name: value for name, value in sorted(data.properties.items()) if name.startswith(prefix)}
 
-    def set_fact(self, name: str, value: str | None) -> None:
+    def set_property(self, name: str, value: str | None) -> None:
         data = self._open()
         with data.lock:
             data.note(name, value)
@@ -465,7 +463,7 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             taken: list[Claimed] = []
-            for run in data.queues.choose(list(data.runs.values()), claim, data.facts):
+            for run in data.queues.choose(list(data.runs.values()), claim, data.properties):
                 queue, before, deaths = run.waiting.task.queue, run.row.worker, run.waiting.deaths
                 if run.row.digest(self.seal) != run.row.check:
                     taken.append(Claimed(run.row.id, queue, None, before, deaths))
@@ -485,19 +483,19 @@ class MemoryBackend:
                 data.queues.free(run)
             return len(dead)
 
-    def place(self, run: str) -> Place | None:
+    def queue_entry(self, run: str) -> QueueEntry | None:
         data = self._open()
         with data.lock:
             entry = data.runs.get(run)
-            return None if entry is None or entry.waiting is None else entry.waiting.place_of(run)
+            return None if entry is None or entry.waiting is None else entry.waiting.entry_of(run)
 
     def held_by(self, worker: str) -> list[str]:
-        return [place.run for place in self.places() if place.worker == worker]
+        return [entry.run for entry in self.queue_entries() if entry.worker == worker]
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
         data = self._open()
         with data.lock:
-            return data.queues.places(list(data.runs.values()), queue)[:limit]
+            return data.queues.entries(list(data.runs.values()), queue)[:limit]
 
     def twin(self, task: Task) -> str | None:
         data = self._open()
@@ -505,16 +503,16 @@ class MemoryBackend:
             return self._twin(task)
 
     def _twin(self, task: Task) -> str | None:
-        known = self._data.queues.places(list(self._data.runs.values()), task.queue)
-        return next((place.run for place in known if task.dedupe is not None and place.task.dedupe == task.dedupe), None)
+        known = self._data.queues.entries(list(self._data.runs.values()), task.queue)
+        return next((entry.run for entry in known if task.dedupe is not None and entry.task.dedupe == task.dedupe), None)
 
     def next_ready(self, queues: Sequence[str]) -> int | None:
-        return min((place.ready for place in self.places() if place.task.queue in queues and place.ready is not None), default=None)
+        return min((entry.ready for entry in self.queue_entries() if entry.task.queue in queues and entry.ready is not None), default=None)
 
     def depths(self, minutes: int = 5) -> list[Depth]:
         data = self._open()
         with data.lock:
-            return data.queues.depths(data.queues.places(list(data.runs.values())), data.facts, minutes)
+            return data.queues.depths(data.queues.entries(list(data.runs.values())), data.properties, minutes)
 
     def bell(self, ring: Callable[[], None]) -> Callable[[], None]:
         return self._open().queues.listen(ring)
@@ -557,22 +555,22 @@ class MemoryBackend:
         return replace(entry.row)
 
 
-def _page(found: list[T], query: Query, places: list[int]) -> list[T]:
+def _page(found: list[T], query: Query, positions: list[int]) -> list[T]:
     """Order by position, skip up to the cursor, cut at the limit."""
-    ordered = sorted(zip(places, range(len(found)), strict=True), reverse=not query.oldest_first)
+    ordered = sorted(zip(positions, range(len(found)), strict=True), reverse=not query.oldest_first)
     if query.after is not None:
         beyond = query.after
-        ordered = [(place, i) for place, i in ordered if (place > beyond if query.oldest_first else place < beyond)]
+        ordered = [(pk, i) for pk, i in ordered if (pk > beyond if query.oldest_first else pk < beyond)]
     return [found[i] for _, i in ordered[: query.limit]]
 
 
-def _letters_after(letters: dict[str, Letter], commit: Commit) -> dict[str, Letter]:
+def _messages_after(messages: dict[str, Message], commit: Commit) -> dict[str, Message]:
     """Return the messages of a run after a commit removed some and posted others."""
-    if not commit.read and not commit.letters:
-        return letters
-    left = {name: letter for name, letter in letters.items() if name not in commit.read}
-    for letter in commit.letters:
-        left.setdefault(letter.name, letter)
+    if not commit.read and not commit.messages:
+        return messages
+    left = {name: message for name, message in messages.items() if name not in commit.read}
+    for message in commit.messages:
+        left.setdefault(message.name, message)
     return left
 
 

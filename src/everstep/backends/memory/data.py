@@ -10,7 +10,7 @@ from everstep.backends.contract.core import Commit
 from everstep.backends.memory.queues import MemoryQueues, Waiting
 from everstep.errors import WrongSeal
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, shift
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, shift
 from everstep.threads.guard import WRITER, Guard
 
 K = TypeVar("K")
@@ -18,13 +18,13 @@ V = TypeVar("V")
 
 
 class Run(Shape):
-    """One run with its rows; `place` is its cursor."""
+    """One run with its rows; `pk` is its cursor."""
 
-    place: int
+    pk: int
     row: RunRow
     records: list[Record] = field(default_factory=list)
     tags: dict[tuple[str, int], Tag] = field(default_factory=dict)
-    letters: dict[str, Letter] = field(default_factory=dict)
+    messages: dict[str, Message] = field(default_factory=dict)
     pruned: Pruned | None = None
     bases: dict[int, Base] = field(default_factory=dict)
     waiting: Waiting | None = None
@@ -32,7 +32,7 @@ class Run(Shape):
     def checks(self) -> list[bytes]:
         """Return the checks of this run in the manifest."""
         mark = [] if self.pruned is None else [self.pruned.check]
-        others = [*(tag.check for tag in self.tags.values()), *(letter.check for letter in self.letters.values())]
+        others = [*(tag.check for tag in self.tags.values()), *(message.check for message in self.messages.values())]
         return [self.row.check, *mark, *others, *(base.check for base in self.bases.values())]
 
 
@@ -45,21 +45,21 @@ class Data:
         self.runs: dict[str, Run] = {}
         self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
         self.tombstones: list[Tombstone] = []
-        self.facts: dict[str, str] = {}
+        self.properties: dict[str, str] = {}
         self.writes = 0
         self.workers: dict[str, Worker] = {}
         self.total = ZERO
         self.last: str | None = None
-        self.places = 0
+        self.created = 0
         self.feed: list[tuple[str, int, int]] = []
         self.fed = 0
         self.queues = MemoryQueues()
 
     def note(self, name: str, value: str | None) -> None:
         """Set a property; None removes it."""
-        minus = [fact_check(name, self.facts[name], self.seal)] if name in self.facts else []
-        self.total = shift(self.total, minus, [] if value is None else [fact_check(name, value, self.seal)])
-        self.facts = {known: said for known, said in {**self.facts, name: value}.items() if said is not None}
+        minus = [property_check(name, self.properties[name], self.seal)] if name in self.properties else []
+        self.total = shift(self.total, minus, [] if value is None else [property_check(name, value, self.seal)])
+        self.properties = {known: said for known, said in {**self.properties, name: value}.items() if said is not None}
         self.writes += 1
 
 
@@ -76,7 +76,7 @@ def data_of(name: str | None, seal: Seal) -> Data:
     return found
 
 
-_CHANGED = ("row", "letters", "pruned", "bases")  # parts of a run that a commit replaces and never changes in place
+_CHANGED = ("row", "messages", "pruned", "bases")  # parts of a run that a commit replaces and never changes in place
 
 
 class Before:
@@ -88,7 +88,7 @@ class Before:
         self._parts = [(entry, _parts_of(entry)) for entry in self._runs.values() if entry is not None]
         touched = [(commit.run.family, digest) for commit in commits for digest, _ in commit.chunks]
         self._chunks = {key: data.chunks.get(key) for key in touched}
-        self._fields = {name: getattr(data, name) for name in ("writes", "total", "last", "places", "fed")}
+        self._fields = {name: getattr(data, name) for name in ("writes", "total", "last", "created", "fed")}
         self._ticks = data.queues.ticks()
 
     def restore(self) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from everstep import clock as clocks
-from everstep.backends.contract.queues import ENDED, LIMITS, Claim, Depth, Limits, Place, Room, Task, settled
+from everstep.backends.contract.queues import ENDED, LIMITS, Claim, Depth, Limits, QueueEntry, Room, Task, settled
 from everstep.fields import Shape
-from everstep.records import Letter, RunRow
+from everstep.records import Message, RunRow
 
 _MINUTE = 60_000_000
 _TICKS = ("claimed", "ended", "failed", "deaths")
@@ -25,15 +25,15 @@ class Waiting(Shape):
     deaths: int = 0
     seen: int = 0
 
-    def place_of(self, run: str) -> Place:
-        return Place(run, self.task, self.ready, self.worker, self.deaths)
+    def entry_of(self, run: str) -> QueueEntry:
+        return QueueEntry(run, self.task, self.ready, self.worker, self.deaths)
 
 
 class Entry(Protocol):
     """A run of the store, as this module uses it."""
 
     row: RunRow
-    letters: dict[str, Letter]
+    messages: dict[str, Message]
     waiting: Waiting | None
 
 
@@ -50,7 +50,7 @@ class MemoryQueues:
         if run.waiting is None:
             return
         now = clocks.clock.now_us()
-        gone, ready = settled(run.row, [(letter.name, letter.due) for letter in run.letters.values()], now)
+        gone, ready = settled(run.row, [(message.name, message.due) for message in run.messages.values()], now)
         if gone is not None:
             self._tick(run.waiting.task.queue, "ended" if gone == ENDED else "failed")
             run.waiting = None
@@ -66,11 +66,11 @@ class MemoryQueues:
         self._tick(waiting.task.queue, "deaths")
         self._ring(waiting.ready)
 
-    def choose(self, runs: Sequence[Any], claim: Claim, facts: dict[str, str]) -> list[Any]:
+    def choose(self, runs: Sequence[Any], claim: Claim, properties: dict[str, str]) -> list[Any]:
         now = clocks.clock.now_us()
         taken: list[Any] = []
         for queue in dict.fromkeys(claim.queues):
-            limits = Limits.parse(facts.get(LIMITS + queue))
+            limits = Limits.parse(properties.get(LIMITS + queue))
             room = self._room(runs, queue, limits, now)
             for run in self._candidates(runs, queue, now):
                 fits = run.row.workflow in claim.workflows and run.row.id not in claim.without
@@ -94,7 +94,7 @@ class MemoryQueues:
             (r for r in ready if r.waiting.ready <= now), key=lambda r: (-r.waiting.task.priority, r.waiting.ready, r.waiting.order)
         )
 
-    def places(self, runs: Sequence[Any], queue: str | None = None) -> list[Place]:
+    def entries(self, runs: Sequence[Any], queue: str | None = None) -> list[QueueEntry]:
         found = [run for run in runs if run.waiting is not None and queue in (None, run.waiting.task.queue)]
         late = 1 << 63
         found.sort(
@@ -105,22 +105,22 @@ class MemoryQueues:
                 r.waiting.order,
             )
         )
-        return [run.waiting.place_of(run.row.id) for run in found]
+        return [run.waiting.entry_of(run.row.id) for run in found]
 
-    def depths(self, places: Sequence[Place], facts: dict[str, str], minutes: int) -> list[Depth]:
+    def depths(self, entries: Sequence[QueueEntry], properties: dict[str, str], minutes: int) -> list[Depth]:
         now = clocks.clock.now_us()
         minute = now // _MINUTE
-        names = {place.task.queue for place in places} | {name.removeprefix(LIMITS) for name in facts if name.startswith(LIMITS)}
+        names = {entry.task.queue for entry in entries} | {name.removeprefix(LIMITS) for name in properties if name.startswith(LIMITS)}
         names |= {queue for queue, at in self._ticks if at > minute - minutes}
-        return [self._depth(name, [p for p in places if p.task.queue == name], now, minutes) for name in sorted(names)]
+        return [self._depth(name, [p for p in entries if p.task.queue == name], now, minutes) for name in sorted(names)]
 
-    def _depth(self, queue: str, places: list[Place], now: int, minutes: int) -> Depth:
-        ready = [p.ready for p in places if p.ready is not None and p.ready <= now]
-        later = sum(p.ready is not None and p.ready > now for p in places)
-        running = sum(p.worker is not None for p in places)
+    def _depth(self, queue: str, entries: list[QueueEntry], now: int, minutes: int) -> Depth:
+        ready = [p.ready for p in entries if p.ready is not None and p.ready <= now]
+        later = sum(p.ready is not None and p.ready > now for p in entries)
+        running = sum(p.worker is not None for p in entries)
         ticks = [self._ticks.get((queue, now // _MINUTE - back), {}) for back in range(minutes)]
         counts = [[tick.get(name, 0) for name in _TICKS] for tick in ticks]
-        return Depth(queue, len(ready), later, len(places) - len(ready) - later - running, running, min(ready, default=None), counts)
+        return Depth(queue, len(ready), later, len(entries) - len(ready) - later - running, running, min(ready, default=None), counts)
 
     def ticks(self) -> dict[tuple[str, int], dict[str, int]]:
         """Return the counts of each minute, as a copy."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.postgres import feed as feeds
@@ -37,12 +37,12 @@ from everstep.backends.postgres.deletion import Deletion, forget
 from everstep.backends.postgres.format import BUCKETS, prepare_within
 from everstep.backends.postgres.leases import Leases, living
 from everstep.backends.postgres.listing import list_checkpoints, list_runs
-from everstep.backends.postgres.rows import fact_from, newest_run, pruned_from, record_from
+from everstep.backends.postgres.rows import newest_run, property_from, pruned_from, record_from
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
 from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.records import Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 
 _LAST = 2**63 - 1
 
@@ -127,11 +127,11 @@ class PostgresBackend:
     def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
         """Use at most two round trips. If a prune happens between them, the load notices it and calls this again."""
         self._check_open()
-        places, marks, bases = self._readers.together(("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)))
-        if not places or places[0][0] is None:
+        rows, marks, bases = self._readers.together(("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)))
+        if not rows or rows[0][0] is None:
             return None
         mark, added = pruned_from(run, marks[0]) if marks else None, Base(*bases[0]) if bases else None
-        found = Located(places[0][0], places[0][1] or 0, mark, added)
+        found = Located(rows[0][0], rows[0][1] or 0, mark, added)
         return found if upto is None else found._replace(records=self.records(run, found.first, found.last(upto)))
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
@@ -160,18 +160,18 @@ class PostgresBackend:
         self._check_open()
         return self._writer.call(operation)
 
-    def post(self, letter: Letter, run: str) -> bool:
-        values = (run, letter.key, letter.name, letter.due, letter.at, letter.body, letter.check)
+    def post(self, message: Message, run: str) -> bool:
+        values = (run, message.key, message.name, message.due, message.at, message.body, message.check)
         sql, bucket = self._writer.sql["post"], self._writer.bucket
         code = self._write(lambda connection, again: execute(connection, sql, (bucket, again, *values))[0][0])
         if code == 2:
             raise NotFound(f"there is no run {run!r}")
         if code == 3:
-            raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
+            raise NotFound(f"the message {message.name!r} is for a deleted run {run!r}; another run has its id now")
         return code == 0
 
-    def letters(self, run: str) -> list[Letter]:
-        return [Letter(*row) for row in self._rows("letters", run)]
+    def messages(self, run: str) -> list[Message]:
+        return [Message(*row) for row in self._rows("messages", run)]
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         return [str(name) for (name,) in self._rows("due", now, outside, limit)]
@@ -227,7 +227,7 @@ class PostgresBackend:
 
     def stats(self) -> dict[str, int]:
         ((*counts,),) = self._rows("stats")
-        names = ("runs", "records", "chunks", "letters", "record_bytes", "chunk_bytes")
+        names = ("runs", "records", "chunks", "messages", "record_bytes", "chunk_bytes")
         return {**dict(zip(names, counts, strict=True)), "file_bytes": self._size()}
 
     def _size(self) -> int:
@@ -302,16 +302,16 @@ class PostgresBackend:
         gone: int = self._writer.call(lambda connection, _: forget(connection, sql, bucket, block, before))
         return gone
 
-    def fact(self, name: str) -> str | None:
-        found = self._rows("fact", name)
-        return fact_from(found[0])[1] if found else None
+    def get_property(self, name: str) -> str | None:
+        found = self._rows("property", name)
+        return property_from(found[0])[1] if found else None
 
-    def facts(self, prefix: str = "") -> dict[str, str]:
-        return dict(map(fact_from, self._rows("facts", prefix)))
+    def properties(self, prefix: str = "") -> dict[str, str]:
+        return dict(map(property_from, self._rows("properties", prefix)))
 
-    def set_fact(self, name: str, value: str | None) -> None:
-        sql, bucket = self._writer.sql["set_fact"], self._writer.bucket
-        self._write(lambda connection, _: upkeep.set_fact(connection, sql, bucket, name, value))
+    def set_property(self, name: str, value: str | None) -> None:
+        sql, bucket = self._writer.sql["set_property"], self._writer.bucket
+        self._write(lambda connection, _: upkeep.set_property(connection, sql, bucket, name, value))
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         self._check_open()
@@ -337,15 +337,15 @@ class PostgresBackend:
         freed: int = self._claims.call(lambda connection, _: execute(connection, self._claims.sql["free"], values)[0][0])
         return freed
 
-    def place(self, run: str) -> Place | None:
-        found = self._rows("place", run)
-        return queues.place_from(found[0]) if found else None
+    def queue_entry(self, run: str) -> QueueEntry | None:
+        found = self._rows("queue_entry", run)
+        return queues.entry_from(found[0]) if found else None
 
     def held_by(self, worker: str) -> list[str]:
         return [str(run) for (run,) in self._rows("held_by", worker)]
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
-        return [queues.place_from(row) for row in self._rows("places", queue, queue, limit)]
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
+        return [queues.entry_from(row) for row in self._rows("queue_entries", queue, queue, limit)]
 
     def twin(self, task: Task) -> str | None:
         found = self._rows("twin", task.queue, task.dedupe)

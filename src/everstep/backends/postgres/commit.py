@@ -16,7 +16,7 @@ DONE, BEFORE, GONE, EPOCH, MOVED, TAKEN, ORPHAN, DOUBLE = range(8)
 _NOTHING: tuple[list[Any], ...] = ([],) * 13
 _NO_CHUNKS: tuple[list[Any], ...] = ([], [])
 _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
-_NO_LETTERS: tuple[list[Any], ...] = ([],) * 6
+_NO_MESSAGES: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
 ADVANCE = 15
 NAMES = {ADVANCE: "advance", 42: "commit", 56: "commit_more", 60: "commit_task"}
@@ -34,19 +34,19 @@ def arguments(commit: Commit, bucket: int, again: bool) -> Values:
     fence = (None, None, None) if was is None else (was.epoch, was.head_seq, was.check)
     records = record_columns(commit.records) if commit.records else _NOTHING
     chunks = chunk_columns(commit.chunks) if commit.chunks else _NO_CHUNKS
-    letters = _letters(commit) if commit.read or commit.letters else _NO_LETTERS
+    messages = _messages(commit) if commit.read or commit.messages else _NO_MESSAGES
     tags, labels = _tags(commit), _labels(run, was)
     core = (bucket, again, delta, *fence, *run_values(run), *records, *chunks)
-    plain = tags is _NO_TAGS and letters is _NO_LETTERS and labels is _NO_LABELS
+    plain = tags is _NO_TAGS and messages is _NO_MESSAGES and labels is _NO_LABELS
     if commit.task is not None:
         task = commit.task
-        return (*core, *tags, *letters, *labels, task.queue, task.priority, task.key, task.dedupe)
-    return core if plain else (*core, *tags, *letters, *labels)
+        return (*core, *tags, *messages, *labels, task.queue, task.priority, task.key, task.dedupe)
+    return core if plain else (*core, *tags, *messages, *labels)
 
 
 def _only_advances(commit: Commit, run: RunRow, was: RunRow) -> bool:
     """Return whether a commit is one record with its body, and only the head of the row differs, as it follows from the record."""
-    if len(commit.records) != 1 or commit.chunks or commit.letters or commit.read or commit.task is not None:
+    if len(commit.records) != 1 or commit.chunks or commit.messages or commit.read or commit.task is not None:
         return False
     record = commit.records[0]
     if record.tags or record.body is None or record.digest != run.head_digest or record.at != run.updated_at or record.epoch != run.epoch:
@@ -79,12 +79,12 @@ def _tags(commit: Commit) -> tuple[list[Any], ...]:
     return ([name for name, _, _ in found], [number for _, number, _ in found], [at for _, _, at in found], checks)
 
 
-def _letters(commit: Commit) -> tuple[list[Any], ...]:
-    new = commit.letters
-    bodies = [letter.body for letter in new]
+def _messages(commit: Commit) -> tuple[list[Any], ...]:
+    new = commit.messages
+    bodies = [message.body for message in new]
     return (
-        list(commit.read), [letter.name for letter in new], [letter.due for letter in new], [letter.at for letter in new],
-        bodies, [letter.check for letter in new],
+        list(commit.read), [message.name for message in new], [message.due for message in new], [message.at for message in new],
+        bodies, [message.check for message in new],
     )  # fmt: skip
 
 

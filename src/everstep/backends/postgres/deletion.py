@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everstep import clock as clocks
-from everstep.backends.deleted_places import BLOCK, joined, name_of
+from everstep.backends.deleted_pks import BLOCK, joined, name_of
 from everstep.backends.postgres.connections.connect import Connection, execute
-from everstep.backends.postgres.rows import fact_from, items_or_none
-from everstep.records import RunRow, Tombstone, fact_check
+from everstep.backends.postgres.rows import items_or_none, property_from
+from everstep.records import RunRow, Tombstone, property_check
 
 
 class Deletion:
@@ -31,25 +31,25 @@ class Deletion:
             given = [(row.id, row.check) for row in self._rows.values()]
             taken = execute(connection, self._sql["take_runs"], ([name for name, _ in given], [check for _, check in given]))
             if taken:
-                self._rest(connection, [(place, self._rows[name]) for place, name in taken])
+                self._rest(connection, [(pk, self._rows[name]) for pk, name in taken])
         gone = {self._rows[name].key for _, name in taken}
         return gone | self._gone(connection) if again else gone
 
     def _rest(self, connection: Connection, taken: list[tuple[int, RunRow]]) -> None:
         """Delete the other rows of the runs; add their tombstones and update the sum of the manifest."""
-        places = [place for place, _ in taken]
+        pks = [pk for pk, _ in taken]
         delta = -sum(int.from_bytes(row.check) for _, row in taken)
-        delta -= sum(int.from_bytes(check) for (check,) in execute(connection, self._sql["take_beside"], (places,) * 6))
-        tags = [(tag, place) for place, row in taken for tag in row.tags]
-        items = [(item, place) for place, row in taken for item in items_or_none(row.meta)]
+        delta -= sum(int.from_bytes(check) for (check,) in execute(connection, self._sql["take_beside"], (pks,) * 6))
+        tags = [(tag, pk) for pk, row in taken for tag in row.tags]
+        items = [(item, pk) for pk, row in taken for item in items_or_none(row.meta)]
         for name, pairs in (("drop_run_tags", tags), ("drop_run_meta", items)):
             if pairs:
-                execute(connection, self._sql[name], ([one for one, _ in pairs], [place for _, place in pairs]))
+                execute(connection, self._sql[name], ([one for one, _ in pairs], [pk for _, pk in pairs]))
         now = clocks.clock.now_us()
-        stones = [Tombstone.of(place, row, now) for place, row in taken]
+        stones = [Tombstone.of(pk, row, now) for pk, row in taken]
         delta += sum(int.from_bytes(stone.check) for stone in stones)
         columns = zip(
-            *((s.place, s.id, s.key, s.family, s.created_at, s.at, s.head_seq, s.head_digest, s.checkpoints, s.check) for s in stones),
+            *((s.pk, s.id, s.key, s.family, s.created_at, s.at, s.head_seq, s.head_digest, s.checkpoints, s.check) for s in stones),
             strict=True,
         )
         execute(connection, self._sql["add_tombstones"], tuple(map(list, columns)))
@@ -71,12 +71,12 @@ def forget(connection: Connection, sql: dict[str, bytes], bucket: int, block: in
     """Drop old tombstones of a block, and record their positions in its property."""
     name, first = name_of(block), block * BLOCK + 1
     with connection.transaction():
-        execute(connection, sql["lock_fact"], (name,))
+        execute(connection, sql["lock_property"], (name,))
         gone = execute(connection, sql["take_tombstones"], (first, first + BLOCK - 1, before))
         if not gone:
             return 0
-        found = execute(connection, sql["locked_fact"], (name,))
-        value = joined(fact_from(found[0])[1] if found else None, (place for place, _ in gone))
-        execute(connection, sql["set_fact"], (bucket, name, value, fact_check(name, value)))
+        found = execute(connection, sql["locked_property"], (name,))
+        value = joined(property_from(found[0])[1] if found else None, (pk for pk, _ in gone))
+        execute(connection, sql["set_property"], (bucket, name, value, property_check(name, value)))
         _count(connection, sql, bucket, -sum(int.from_bytes(check) for _, check in gone), 0)
     return len(gone)

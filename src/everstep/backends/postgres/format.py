@@ -1,7 +1,7 @@
 """The format of a store in PostgreSQL: its tables, how they are created, how an older store is migrated. Owns the format.
 
 Format 1 (sql/schema.sql), in its own schema:
-    runs, records, chunks, tags, letters, pruned, bases, tombstones, facts, workers   as in every store; `pk` is a run's position in the
+    runs, records, chunks, tags, messages, pruned, bases, tombstones, properties, workers   as in every store; `pk` is a run's position in the
                order of creation and is never reused. records.body_digest is kept only if the body was pruned
     manifest   64 buckets: each has a part of the sum of all checks, of the number of runs and of writes, and the run that was committed
                to last through it. An open store uses one bucket, so that concurrent writers do not wait for one row

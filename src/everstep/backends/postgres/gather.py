@@ -13,7 +13,7 @@ from everstep.backends.contract.types import Gathered
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import pruned_from, record_from, run_from
 from everstep.errors import Damaged
-from everstep.records import Base, Letter, RunRow, Tag
+from everstep.records import Base, Message, RunRow, Tag
 
 T = TypeVar("T")
 _MOST_BYTES = 32_768
@@ -29,7 +29,7 @@ def gather(readers: Readers, page: Sequence[tuple[int, RunRow]], heads: bool) ->
         _chunks(readers, list({row.family for _, row in page}), out)
         out.parents.update(parent for (parent,) in readers.rows("parents_of", [row.id for _, row in page]))
     _fill(out.tags, reading.each("tags_of", lambda _, values: Tag(*values)))
-    _fill(out.letters, reading.each("letters_of", lambda _, values: Letter(*values)))
+    _fill(out.messages, reading.each("messages_of", lambda _, values: Message(*values)))
     out.marks.update(reading.each("marks_of", pruned_from))
     _fill(out.bases, reading.each("bases_of", lambda _, values: Base(*values)))
     if heads:
@@ -38,8 +38,8 @@ def gather(readers: Readers, page: Sequence[tuple[int, RunRow]], heads: bool) ->
         _fill(out.records, reading.each("heads_of", record_from, [row.head_seq for _, row in page]))
     else:
         out.rows.update(reading.each("rows_of", lambda _, values: run_from(values)))
-        reading.places = [place for place, row in page if row.stored <= _MOST_BYTES and row.head_seq <= _MOST_RECORDS]
-        out.records.update({reading.names[place]: [] for place in reading.places})
+        reading.pks = [pk for pk, row in page if row.stored <= _MOST_BYTES and row.head_seq <= _MOST_RECORDS]
+        out.records.update({reading.names[pk]: [] for pk in reading.pks})
         _fill(out.records, reading.each("records_of", record_from))
     for run in reading.unread:
         out.rows.pop(run, None)
@@ -52,14 +52,14 @@ class _Reading:
 
     def __init__(self, readers: Readers, page: Sequence[tuple[int, RunRow]]):
         self._readers = readers
-        self.names = {place: row.id for place, row in page}
-        self.places = list(self.names)
+        self.names = {pk: row.id for pk, row in page}
+        self.pks = list(self.names)
         self.unread: set[str] = set()
 
     def each(self, name: str, make: Callable[[str, tuple[Any, ...]], T], *more: object) -> list[tuple[str, T]]:
         found: list[tuple[str, T]] = []
-        for place, *values in self._readers.rows(name, self.places, *more):
-            run = self.names[place]
+        for pk, *values in self._readers.rows(name, self.pks, *more):
+            run = self.names[pk]
             try:
                 found.append((run, make(run, tuple(values))))
             except Damaged:

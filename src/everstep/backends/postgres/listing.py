@@ -70,11 +70,11 @@ def _label_tests(at: str, query: Query) -> Tests:
     return tests
 
 
-def _page(select: str, place: str, tests: Tests, query: Query, after: int | None, limit: int | None) -> tuple[str, list[Any]]:
+def _page(select: str, column: str, tests: Tests, query: Query, after: int | None, limit: int | None) -> tuple[str, list[Any]]:
     """Return the statement for one page: matching rows, in order, beyond the cursor, up to the limit."""
     beyond, direction = (">", "ASC") if query.oldest_first else ("<", "DESC")
     if after is not None:
-        tests = [*tests, (f"{place} {beyond} %s", (after,))]
+        tests = [*tests, (f"{column} {beyond} %s", (after,))]
     where = f" WHERE {' AND '.join(sql for sql, _ in tests)}" if tests else ""
     values = [value for _, part in tests for value in part]
-    return f"{select}{where} ORDER BY {place} {direction} LIMIT %s", [*values, limit]
+    return f"{select}{where} ORDER BY {column} {direction} LIMIT %s", [*values, limit]

@@ -15,7 +15,7 @@ import psycopg
 from psycopg.errors import DivisionByZero
 
 from everstep.backends.contract.core import Commit, Committed
-from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Place, Task, gather
+from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, QueueEntry, Task, gather
 from everstep.backends.postgres.commit import NAMES, arguments, outcome
 from everstep.backends.postgres.connections.connect import Address, Connection, execute
 from everstep.backends.postgres.connections.readers import Readers
@@ -69,9 +69,9 @@ def dead_here(readers: Readers) -> list[str]:
     return [str(row[0]) for row in readers.rows("holders") if living(row) is None]
 
 
-def place_from(values: tuple[Any, ...]) -> Place:
+def entry_from(values: tuple[Any, ...]) -> QueueEntry:
     run, queue, priority, key, dedupe, ready, worker, deaths = values
-    return Place(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
+    return QueueEntry(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
 
 
 def next_ready(readers: Readers, queues: Sequence[str]) -> int | None:
@@ -83,7 +83,7 @@ def next_ready(readers: Readers, queues: Sequence[str]) -> int | None:
 def depths(readers: Readers, minutes: int) -> list[Depth]:
     counts: dict[str, Sequence[Any]] = {queue: rest for queue, *rest in readers.rows("depths")}
     ticks: dict[tuple[str, int], Sequence[int]] = {(queue, back): rest for queue, back, *rest in readers.rows("ticks", minutes)}
-    return gather(counts, ticks, [str(name).removeprefix(LIMITS) for name, *_ in readers.rows("facts", LIMITS)], minutes)
+    return gather(counts, ticks, [str(name).removeprefix(LIMITS) for name, *_ in readers.rows("properties", LIMITS)], minutes)
 
 
 class Bell:

@@ -14,7 +14,7 @@ from everstep.backends.columns import pack_tags, unpack_ranges, unpack_tags
 from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.heads import refuse_stale
 from everstep.errors import Damaged, DamagedFrame, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Pruned, Record, RunRow, fact_check
+from everstep.records import ZERO, Pruned, Record, RunRow, property_check
 
 Values = tuple[Any, ...]
 
@@ -107,9 +107,9 @@ def pruned_from(run: str, values: Values) -> Pruned:
     return Pruned(key, ranges, freed, at, numbers, check)
 
 
-def fact_from(values: Values) -> tuple[str, str]:
+def property_from(values: Values) -> tuple[str, str]:
     """Make a property and verify it: retention depends on properties."""
     name, value, check = values
-    if fact_check(name, value) != check:
+    if property_check(name, value) != check:
         raise Damaged(f"the property {name!r} of the store does not match its digest", remedy="Set it again.")
     return name, value

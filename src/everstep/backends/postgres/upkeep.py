@@ -16,16 +16,16 @@ from everstep import clock as clocks
 from everstep.backends.columns import pack_ranges, unpack_tags
 from everstep.backends.contract.core import Manifest
 from everstep.backends.contract.types import Census, Cut
-from everstep.backends.deleted_places import count
+from everstep.backends.deleted_pks import count
 from everstep.backends.postgres.connections.connect import Address, Connection, execute
 from everstep.backends.postgres.connections.errors import GRANTS, translated
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import chunk_columns, items_or_none
 from everstep.errors import Conflict, Damaged, NotFound
-from everstep.records import MODULUS, fact_check
+from everstep.records import MODULUS, property_check
 
 _STAMPS = 4096
-_TABLES = ("records", "chunks", "runs", "letters", "tags", "bases", "feed", "feed_new", "run_tags", "run_meta", "manifest", "workers")
+_TABLES = ("records", "chunks", "runs", "messages", "tags", "bases", "feed", "feed_new", "run_tags", "run_meta", "manifest", "workers")
 
 
 class Stamps:
@@ -51,10 +51,10 @@ class Stamps:
 
 
 def manifest(readers: Readers, stamps: Stamps) -> Manifest:
-    ((totals, writes, runs, places, last),) = readers.rows("manifest")
-    if totals is None or places is None:
+    ((totals, writes, runs, created, last),) = readers.rows("manifest")
+    if totals is None or created is None:
         raise Damaged("the manifest of the store is missing")
-    return Manifest(_bytes(sum(map(_whole, totals))), runs, last, places, stamps.note(writes))
+    return Manifest(_bytes(sum(map(_whole, totals))), runs, last, created, stamps.note(writes))
 
 
 def _whole(number: Decimal | int | None) -> int:
@@ -73,17 +73,17 @@ def _bytes(total: int) -> bytes:
 
 def census(readers: Readers) -> Census:
     """Return the manifest and the sum of all checks, from one statement and so one snapshot."""
-    said = {"total": 0, "runs": 0, "places": 0}
+    said = {"total": 0, "runs": 0, "created": 0}
     counts = {"found": 0, "gone": 0, "": 0}
     found = forgotten = 0
-    for what, number, check, places in readers.stream("census"):
+    for what, number, check, deleted in readers.stream("census"):
         if check is None:
             said[what] += _whole(number)
         else:
             counts[what] += 1
             found += int.from_bytes(check)
-            forgotten += 0 if places is None else count([places])
-    return Census(_bytes(said["total"]), said["runs"], said["places"], _bytes(found), counts["found"], counts["gone"] + forgotten)
+            forgotten += 0 if deleted is None else count([deleted])
+    return Census(_bytes(said["total"]), said["runs"], said["created"], _bytes(found), counts["found"], counts["gone"] + forgotten)
 
 
 def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool, mark: Callable[[], bytes | None]) -> None:
@@ -101,8 +101,8 @@ def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool
         raise Conflict(f"another process has pruned run {cut.run!r} meanwhile")
 
 
-def set_fact(connection: Connection, sql: bytes, bucket: int, name: str, value: str | None) -> None:
-    execute(connection, sql, (bucket, name, value, None if value is None else fact_check(name, value)))
+def set_property(connection: Connection, sql: bytes, bucket: int, name: str, value: str | None) -> None:
+    execute(connection, sql, (bucket, name, value, None if value is None else property_check(name, value)))
 
 
 def compact(address: Address, size: Callable[[], int]) -> int:

@@ -70,7 +70,7 @@ class PostgresTransaction:
         """Return the error for a lost server if nothing was written: the step is not at fault."""
         url = self._lender.address.url
         failure = StoreUnreachable(f"{url}: the connection was lost before the step was committed: {how}", written="no")
-        failure.place = url
+        failure.address = url
         return failure
 
     def _end(self, commit: Commit) -> None:

@@ -26,7 +26,7 @@ from everstep.backends.postgres.fast_commit import Quick, usable
 from everstep.backends.postgres.rows import Values
 from everstep.errors import EverstepError, InvalidArgument, StoreBusy, StoreClosed, StoreFailed, StoreUnreachable
 from everstep.threads.guard import interrupts
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 Operation = Callable[[Connection, bool], Any]
 """An operation on a connection; its second argument says whether it may have been executed before."""
@@ -75,7 +75,7 @@ class Writer(GroupCommit):
                     for request in group:
                         request.settled = settled = True
 
-    def _recover(self) -> list[Nudge]:
+    def _recover(self) -> list[Wakeup]:
         """Leave unsettled requests of an interrupted leader to the next one. They are marked as sent before: they may have been executed."""
         if self._connection is not None:
             hear_out(self._connection)

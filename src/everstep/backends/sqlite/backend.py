@@ -24,7 +24,7 @@ from contextlib import ExitStack
 import apsw
 
 from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
-from everstep.backends.contract.queues import Claim, Claimed, Depth, Place, Task
+from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
@@ -42,7 +42,7 @@ from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import SEALED, Base, Letter, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.records import SEALED, Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
 
@@ -67,8 +67,8 @@ class SqliteBackend:
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
-        self._writer = Writer(self._connect_writer, self._file.path, self._file.witness.note, seal)
-        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.witness.merged, most_wal)
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.rollback_guard.note, seal)
+        self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.rollback_guard.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
             self._locks.clean()
@@ -84,14 +84,14 @@ class SqliteBackend:
     def _connect_writer(self) -> apsw.Connection:
         connection = self._file.writer()
         self._wal.watch(connection)
-        self._file.witness.begin(*upkeep.seen(connection))
+        self._file.rollback_guard.begin(*upkeep.seen(connection))
         return connection
 
     def _prove_seal(self) -> None:
         """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
             if not self._reader.prove_seal():
-                self._writer.call(upkeep.set_fact, (SEALED, "keyed"))
+                self._writer.call(upkeep.set_property, (SEALED, "keyed"))
         except BaseException:
             self.close()
             raise
@@ -157,14 +157,14 @@ class SqliteBackend:
         self._check_open()
         self._writer.call(_tag, (tag, run))
 
-    def post(self, letter: Letter, run: str) -> bool:
+    def post(self, message: Message, run: str) -> bool:
         self._check_open()
-        new: bool = self._writer.call(_post, (letter, run))
+        new: bool = self._writer.call(_post, (message, run))
         return new
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         self._check_open()
-        return self._reader.letters(run)
+        return self._reader.messages(run)
 
     def due(self, now: int, limit: int | None = None, outside: bool = False) -> list[str]:
         self._check_open()
@@ -298,17 +298,17 @@ class SqliteBackend:
         gone: int = self._writer.call(upkeep.forget, (block, before))
         return gone
 
-    def fact(self, name: str) -> str | None:
+    def get_property(self, name: str) -> str | None:
         self._check_open()
-        return self._reader.fact(name)
+        return self._reader.get_property(name)
 
-    def facts(self, prefix: str = "") -> dict[str, str]:
+    def properties(self, prefix: str = "") -> dict[str, str]:
         self._check_open()
-        return self._reader.facts(prefix)
+        return self._reader.properties(prefix)
 
-    def set_fact(self, name: str, value: str | None) -> None:
+    def set_property(self, name: str, value: str | None) -> None:
         self._check_open()
-        self._writer.call(upkeep.set_fact, (name, value))
+        self._writer.call(upkeep.set_property, (name, value))
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         self._check_open()
@@ -331,17 +331,17 @@ class SqliteBackend:
         freed: int = self._writer.call(self._queues.free, dead) if dead else 0
         return freed
 
-    def place(self, run: str) -> Place | None:
+    def queue_entry(self, run: str) -> QueueEntry | None:
         self._check_open()
-        return sqlite_queues.place(self._reader, run)
+        return sqlite_queues.queue_entry(self._reader, run)
 
     def held_by(self, worker: str) -> list[str]:
         self._check_open()
         return sqlite_queues.held_by(self._reader, worker)
 
-    def places(self, queue: str | None = None, limit: int | None = None) -> list[Place]:
+    def queue_entries(self, queue: str | None = None, limit: int | None = None) -> list[QueueEntry]:
         self._check_open()
-        return sqlite_queues.places(self._reader, queue, limit)
+        return sqlite_queues.queue_entries(self._reader, queue, limit)
 
     def twin(self, task: Task) -> str | None:
         self._check_open()
@@ -370,7 +370,7 @@ class SqliteBackend:
         # SQLite then merges and removes the WAL.
         with ExitStack() as closing:
             closing.callback(self._file.release)
-            for part in (self._file.witness, self._locks, self._writer, self._reader, self._wal):
+            for part in (self._file.rollback_guard, self._locks, self._writer, self._reader, self._wal):
                 closing.callback(part.close)
             for bell in self._bells:
                 closing.callback(bell.stop)
@@ -394,7 +394,7 @@ class SqliteBackend:
         self._wal.abandon()
         self._writer.abandon()
         self._locks.abandon()
-        self._file.witness.close()
+        self._file.rollback_guard.close()
         return None if self._reader.abandon() else self._file.path
 
 
@@ -407,12 +407,12 @@ def _tag(transaction: Transaction, asked: tuple[Tag, str]) -> None:
     transaction.add_tag(pk, seq, tag)
 
 
-def _post(transaction: Transaction, asked: tuple[Letter, str]) -> bool:
-    letter, run = asked
+def _post(transaction: Transaction, asked: tuple[Message, str]) -> bool:
+    message, run = asked
     pk, row = transaction.existing(run)
-    if row.key != letter.key:
-        raise NotFound(f"the message {letter.name!r} is for a deleted run {run!r}; another run has its id now")
-    if not transaction.add_letter(pk, letter):
+    if row.key != message.key:
+        raise NotFound(f"the message {message.name!r} is for a deleted run {run!r}; another run has its id now")
+    if not transaction.add_message(pk, message):
         return False
     if row.worker is None:  # otherwise the holder reads the message; if it has died, the entry is or becomes ready anyway
         transaction.settle(pk, row)

@@ -45,7 +45,7 @@ def read_error(error: BaseException, path: str) -> BaseException:
 
 
 def _placed(meaning: BaseException, path: str) -> BaseException:
-    return meaning.of(path) if isinstance(meaning, StoreError) and meaning.place is None else meaning
+    return meaning.of(path) if isinstance(meaning, StoreError) and meaning.address is None else meaning
 
 
 def _write_error(error: BaseException, path: str, system_errno: int) -> BaseException:

@@ -13,7 +13,7 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.contract.types import Gathered
-from everstep.backends.sqlite.rows import base_from, letter_from, pruned_from, record_from, tag_from
+from everstep.backends.sqlite.rows import base_from, message_from, pruned_from, record_from, tag_from
 from everstep.errors import Damaged
 from everstep.records import RunRow
 
@@ -23,14 +23,14 @@ _SQL = sql_files.load("sqlite", "gather")
 
 def heads(cursor: apsw.Cursor, page: Sequence[tuple[int, RunRow]]) -> Gathered:
     """Read the runs of a page, which are in the order of their positions. A run with any unreadable row is left to single reads."""
-    names = {place: row.id for place, row in page}
+    names = {pk: row.id for pk, row in page}
     out = Gathered(rows={row.id: row for _, row in page}, records={row.id: [] for _, row in page})
     unread: set[str] = set()
 
     def each(name: str, make: Callable[[str, Any], T]) -> list[tuple[str, T]]:
         found: list[tuple[str, T]] = []
-        for place, *values in cursor.execute(_SQL[name], (page[0][0], page[-1][0])):
-            run = names.get(place)
+        for pk, *values in cursor.execute(_SQL[name], (page[0][0], page[-1][0])):
+            run = names.get(pk)
             if run is None:
                 continue  # deleted, or new
             try:
@@ -40,7 +40,7 @@ def heads(cursor: apsw.Cursor, page: Sequence[tuple[int, RunRow]]) -> Gathered:
         return found
 
     _fill(out.tags, each("tags_of", tag_from))
-    _fill(out.letters, each("letters_of", letter_from))
+    _fill(out.messages, each("messages_of", message_from))
     _fill(out.bases, each("bases_of", base_from))
     _fill(out.records, each("heads_of", record_from))
     out.marks.update(each("marks_of", pruned_from))

@@ -17,7 +17,7 @@ import apsw
 from everstep.backends import sql_files
 from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.contract.types import Census
-from everstep.backends.deleted_places import PREFIX, count
+from everstep.backends.deleted_pks import PREFIX, count
 from everstep.backends.sqlite.feed import faults
 from everstep.backends.sqlite.files import mounts
 from everstep.backends.sqlite.files.create import left_behind
@@ -66,12 +66,12 @@ def _unlisted(cursor: apsw.Cursor) -> list[str]:
 
 def census(cursor: apsw.Cursor) -> Census:
     """Return the manifest as recorded, and the sum of all stored checks."""
-    total, runs, places = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
-    if type(total) is not bytes or type(runs) is not int or type(places) is not int:
+    total, runs, created = cursor.execute(SQL["manifest"]).fetchone() or (None, None, None)
+    if type(total) is not bytes or type(runs) is not int or type(created) is not int:
         raise Damaged("the manifest of the store is damaged")
     (found_runs,), (tombstones,) = (cursor.execute(SQL[name]).fetchone() or (0,) for name in ("count_runs", "count_tombstones"))
     forgotten = count(value for (value,) in cursor.execute(SQL["forgotten"], (PREFIX,)) if type(value) is str)
-    return Census(total, runs, places, _sum(cursor).to_bytes(32), int(found_runs), int(tombstones) + forgotten)
+    return Census(total, runs, created, _sum(cursor).to_bytes(32), int(found_runs), int(tombstones) + forgotten)
 
 
 def _sum(cursor: apsw.Cursor) -> int:
@@ -85,13 +85,13 @@ def _sum(cursor: apsw.Cursor) -> int:
 
 def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
     """Return the values that `Audit.health` describes."""
-    place = Path(file.path)
-    kind = mounts.file_system(place.parent)
+    path = Path(file.path)
+    kind = mounts.file_system(path.parent)
     free_pages, pages, page_size = (_number(cursor, name) for name in ("free_pages", "pages", "page_size"))
     (mode,) = cursor.execute(SQL["journal_mode"]).fetchone() or ("unknown",)
     (writes,) = cursor.execute(SQL["writes"]).fetchone() or (None,)
-    seen = file.witness.recall()
-    disk = os.statvfs(place.parent)
+    seen = file.rollback_guard.recall()
+    disk = os.statvfs(path.parent)
     return {
         "engine": "SQLite",
         "version": apsw.sqlite_lib_version(),
@@ -103,15 +103,15 @@ def health(cursor: apsw.Cursor, file: SqliteFile) -> dict[str, Any]:
         "pages": pages,
         "free_pages": free_pages,
         "wal_bytes": _size(Path(file.wal)),
-        "file_mode": stat.S_IMODE(place.stat().st_mode),
-        "folder_mode": stat.S_IMODE(place.parent.stat().st_mode),
+        "file_mode": stat.S_IMODE(path.stat().st_mode),
+        "folder_mode": stat.S_IMODE(path.parent.stat().st_mode),
         "disk_free": disk.f_bavail * disk.f_frsize,
         "file_system": kind,
         "network": mounts.is_network(kind),
         "volatile": mounts.is_volatile(kind),
         "writes": writes,
         "seen": None if seen is None else seen[1],
-        "left_behind": {str(left): _size(left) for left in left_behind(place.parent)},
+        "left_behind": {str(left): _size(left) for left in left_behind(path.parent)},
     }
 
 
@@ -119,9 +119,9 @@ def read_only(file: SqliteFile) -> str | None:
     """Return why the store cannot be written, or None."""
     if file.read_only is not None:
         return file.read_only
-    for place in (file.path, os.path.dirname(file.path)):  # noqa: PTH120 - a text, as it is said
-        if not os.access(place, os.W_OK):
-            return f"{place} cannot be written"
+    for path in (file.path, os.path.dirname(file.path)):  # noqa: PTH120 - a text, as it is said
+        if not os.access(path, os.W_OK):
+            return f"{path} cannot be written"
     return None
 
 

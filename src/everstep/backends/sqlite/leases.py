@@ -18,7 +18,7 @@ from pathlib import Path
 
 from everstep import clock as clocks
 from everstep import system
-from everstep.backends.sqlite.files.paths import Place, place_of
+from everstep.backends.sqlite.files.paths import Location, location_of
 from everstep.backends.sqlite.rows import worker_from, worker_values
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import Conflict, DamagedRun, LeaseHeld, NotFound
@@ -26,7 +26,7 @@ from everstep.fields import Shape, field
 from everstep.records import RunRow, Worker
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_living: set[tuple[Place, str]] = set()
+_living: set[tuple[Location, str]] = set()
 os.register_at_fork(after_in_child=_living.clear)
 
 
@@ -35,13 +35,13 @@ class WorkerLocks(Shape):
 
     folder: str
     _held: dict[str, int] = field(default_factory=dict)
-    _known: Place | None = None
+    _known: Location | None = None
 
     @property
-    def _place(self) -> Place:
+    def _location(self) -> Location:
         """The folder, independent of the path: with a bind mount, a store must not take over its own lease."""
         if self._known is None:
-            self._known = place_of(self.folder)
+            self._known = location_of(self.folder)
         return self._known
 
     def hold(self, worker: str) -> bool:
@@ -49,12 +49,12 @@ class WorkerLocks(Shape):
         if worker in self._held:
             return False
         Path(self.folder).mkdir(mode=0o700, exist_ok=True)
-        _living.add((self._place, worker))  # first: another handle of this process would drop the lock by checking it
+        _living.add((self._location, worker))  # first: another handle of this process would drop the lock by checking it
         try:
             while (descriptor := self._locked(self._path(worker))) is None:
                 continue  # a process that is opening the store took the file for that of a dead worker and removed it
         except BaseException:
-            _living.discard((self._place, worker))
+            _living.discard((self._location, worker))
             raise
         self._held[worker] = descriptor
         return True
@@ -75,7 +75,7 @@ class WorkerLocks(Shape):
 
     def clean(self) -> None:
         """Remove the files of dead workers. Best effort: a leftover file means nothing, because no process locks it."""
-        ours = {self._path(worker) for place, worker in _living.copy() if place == self._place}
+        ours = {self._path(worker) for location, worker in _living.copy() if location == self._location}
         with suppress(OSError):
             for path in Path(self.folder).glob("*"):
                 if str(path) not in ours:
@@ -96,7 +96,7 @@ class WorkerLocks(Shape):
             return clock.now_us() < holder.expires_at
         if holder.boot != clock.boot_id() or clock.boot_us() >= holder.expires_boot:
             return False
-        return (self._place, holder.id) in _living or self._is_locked(holder.id)
+        return (self._location, holder.id) in _living or self._is_locked(holder.id)
 
     def _is_locked(self, worker: str) -> bool:
         try:
@@ -110,7 +110,7 @@ class WorkerLocks(Shape):
 
     def forget(self, worker: str) -> None:
         """Remove the lock file of a dead worker. Ids are never reused, so no process can be about to lock it."""
-        if (self._place, worker) not in _living:
+        if (self._location, worker) not in _living:
             with suppress(OSError):  # the next process that opens the store removes it
                 Path(self._path(worker)).unlink(missing_ok=True)
 
@@ -130,7 +130,7 @@ class WorkerLocks(Shape):
             with suppress(OSError):  # the next process that opens the store removes it
                 Path(self._path(worker)).unlink(missing_ok=True)
             os.close(descriptor)
-            _living.discard((self._place, worker))
+            _living.discard((self._location, worker))
         self._held.clear()
 
 

@@ -211,20 +211,20 @@ def find_checkpoint(cursor: apsw.Cursor, run: str, number: int, upto: int | None
     pk, head = cursor.execute(SQL["pk_and_head"], (run,)).fetchone() or (None, None)
     if type(pk) is not int or type(head) is not int or not 0 < head <= MAX_SEQ:
         return None
-    place, top = pk << 31, pk << 31 | head
-    at = _first_with(cursor.execute, place, top, number)
+    first_id, top = pk << 31, pk << 31 | head
+    at = _first_with(cursor.execute, first_id, top, number)
     seq = _checkpoint_seq(cursor.execute(SQL["kind_from"], (at, top)).fetchone(), number)
     if seq is None:
         return None
-    top = place | min(seq + 1, head)
-    (base,) = cursor.execute(SQL["base_before"], (place, top, number)).fetchone() or (0,)
+    top = first_id | min(seq + 1, head)
+    (base,) = cursor.execute(SQL["base_before"], (first_id, top, number)).fetchone() or (0,)
     mark = cursor.execute(SQL["pruned"], (pk,)).fetchone()
     added = None if mark is None else cursor.execute(SQL["base_upto"], (pk, number)).fetchone()
     found = Located(seq, base & MAX_SEQ, mark and pruned_from(run, mark), added and base_from(run, added))
     if upto is None:
         return found
     first, last = found.first, min(found.last(upto), MAX_SEQ)
-    records = [record_from(run, values) for values in cursor.execute(SQL["records"], (place | first, place | last))]
+    records = [record_from(run, values) for values in cursor.execute(SQL["records"], (first_id | first, first_id | last))]
     return found._replace(records=in_order(run, records, first, last))
 
 

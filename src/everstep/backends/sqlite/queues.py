@@ -13,15 +13,15 @@ from typing import Any
 import apsw
 
 from everstep.backends.contract.core import Commit
-from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Limits, Place, Room, Task, gather
+from everstep.backends.contract.queues import LIMITS, Claim, Claimed, Depth, Limits, QueueEntry, Room, Task, gather
 from everstep.backends.sqlite.leases import Leases
 from everstep.backends.sqlite.reader import SQL, Reader
-from everstep.backends.sqlite.rows import fact_from, worker_from
+from everstep.backends.sqlite.rows import property_from, worker_from
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.clock import clock
 from everstep.errors import AlreadyQueued, Damaged, LeaseHeld, RunExists
 from everstep.records import Worker
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 _MINUTE = 60_000_000
 _DAY = 24 * 60
@@ -108,8 +108,8 @@ def _is_created(transaction: Transaction, commit: Commit) -> bool:
 
 
 def _room(transaction: Transaction, queue: str, now: int) -> Room:
-    found = transaction.rows("fact", (LIMITS + queue,))
-    limits = Limits.parse(fact_from(found[0], transaction.seal)[1] if found else None)
+    found = transaction.rows("property", (LIMITS + queue,))
+    limits = Limits.parse(property_from(found[0], transaction.seal)[1] if found else None)
     if limits.none:
         return Room(limits, 0, {}, 0)
     held = dict(transaction.rows("held", (queue,)))
@@ -146,20 +146,20 @@ def dead_holders(reader: Reader, alive: Callable[[Worker], bool]) -> list[str]:
     return [name for name, found in known.items() if not found or not alive(worker_from(found[0]))]
 
 
-def place_from(values: Any) -> Place:
+def entry_from(values: Any) -> QueueEntry:
     run, queue, priority, key, dedupe, ready, worker, deaths = values
-    return Place(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
+    return QueueEntry(run, Task(queue, priority, key, dedupe), ready, worker, deaths)
 
 
-def places(reader: Reader, queue: str | None, limit: int | None) -> list[Place]:
+def queue_entries(reader: Reader, queue: str | None, limit: int | None) -> list[QueueEntry]:
     with reader.snapshot() as cursor:
-        return [place_from(values) for values in cursor.execute(SQL["places"], (queue, -1 if limit is None else limit))]
+        return [entry_from(values) for values in cursor.execute(SQL["queue_entries"], (queue, -1 if limit is None else limit))]
 
 
-def place(reader: Reader, run: str) -> Place | None:
+def queue_entry(reader: Reader, run: str) -> QueueEntry | None:
     with reader.snapshot() as cursor:
-        found = cursor.execute(SQL["place"], (run,)).fetchone()
-        return None if found is None else place_from(found)
+        found = cursor.execute(SQL["queue_entry"], (run,)).fetchone()
+        return None if found is None else entry_from(found)
 
 
 def held_by(reader: Reader, worker: str) -> list[str]:
@@ -185,7 +185,7 @@ def depths(reader: Reader, minutes: int) -> list[Depth]:
     with reader.snapshot() as cursor:
         counts: dict[Any, Any] = {queue: rest for queue, *rest in cursor.execute(SQL["depths"], (now,))}
         ticked: list[Any] = cursor.execute(SQL["ticks"], (newest - minutes,)).fetchall()
-        limited = [str(name).removeprefix(LIMITS) for name, *_ in cursor.execute(SQL["facts"], (LIMITS,))]
+        limited = [str(name).removeprefix(LIMITS) for name, *_ in cursor.execute(SQL["properties"], (LIMITS,))]
     return gather(counts, {(queue, newest - minute): rest for queue, minute, *rest in ticked}, limited, minutes)
 
 
@@ -195,7 +195,7 @@ class Bell:
     def __init__(self, connection: apsw.Connection, ring: Callable[[], None]) -> None:
         self._connection = connection
         self._ring = ring
-        self._end = Nudge()
+        self._end = Wakeup()
         self._thread = threading.Thread(target=self._watch, name="everstep-bell", daemon=True)
         self._thread.start()
 

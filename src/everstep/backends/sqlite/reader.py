@@ -20,9 +20,9 @@ from everstep.backends.sqlite.errors import read_error
 from everstep.backends.sqlite.files import parts
 from everstep.backends.sqlite.rows import (  # fmt: skip
     base_from,
-    fact_from,
-    letter_from,
+    message_from,
     newest_run,
+    property_from,
     pruned_from,
     record_from,
     tag_from,
@@ -30,7 +30,7 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     worker_from,
 )
 from everstep.errors import Damaged, DamagedRecord, WrongSeal
-from everstep.records import SEALED, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check, unkeyed
+from everstep.records import SEALED, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
 _BEGIN, _SCHEMA_VERSION = SQL["begin"], SQL["schema_version"]
@@ -164,11 +164,11 @@ class Reader:
             between = (pk, 0 if first is None else first, MAX_SEQ if last is None else last)
             return sorted((tag_from(run, values) for values in cursor.execute(SQL["tags_between"], between)), key=_by_name)
 
-    def letters(self, run: str) -> list[Letter]:
+    def messages(self, run: str) -> list[Message]:
         with self.snapshot() as cursor:
             pk = find(cursor, run)
             self._agreement.prove_rows(cursor)
-            return [] if pk is None else [letter_from(run, values) for values in cursor.execute(SQL["letters"], (pk,))]
+            return [] if pk is None else [message_from(run, values) for values in cursor.execute(SQL["messages"], (pk,))]
 
     def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
         with self.snapshot() as cursor:
@@ -188,23 +188,23 @@ class Reader:
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
-            total, runs, last, places, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
+            total, runs, last, created, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
         if last is not None:
             last = _typed(last, str)
-        return Manifest(_typed(total, bytes), _typed(runs, int), last, _typed(places, int), _typed(writes, int))
+        return Manifest(_typed(total, bytes), _typed(runs, int), last, _typed(created, int), _typed(writes, int))
 
     def stats(self) -> dict[str, int]:
         with self.snapshot() as cursor:
             runs = _numbers(cursor, "count_runs")
             records = _numbers(cursor, "count_records")
             chunks = _numbers(cursor, "count_chunks")
-            letters = _numbers(cursor, "count_all_letters")
+            messages = _numbers(cursor, "count_all_messages")
         files = (Path(self._path), Path(self._path + "-wal"))
         return {
             "runs": runs[0],
             "records": records[0],
             "chunks": chunks[0],
-            "letters": letters[0],
+            "messages": messages[0],
             "record_bytes": records[1],
             "chunk_bytes": chunks[1],
             "file_bytes": sum(file.stat().st_size for file in files if file.exists()),
@@ -236,25 +236,25 @@ class Reader:
         with self.snapshot() as cursor:
             return [tombstone_from(values) for values in cursor.execute(SQL["tombstones"], (after, -1 if limit is None else limit))]
 
-    def facts(self, prefix: str) -> dict[str, str]:
+    def properties(self, prefix: str) -> dict[str, str]:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
-            return dict(fact_from(values, self._seal) for values in cursor.execute(SQL["facts"], (prefix,)))
+            return dict(property_from(values, self._seal) for values in cursor.execute(SQL["properties"], (prefix,)))
 
-    def fact(self, name: str) -> str | None:
+    def get_property(self, name: str) -> str | None:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)
-            found = cursor.execute(SQL["fact"], (name,)).fetchone()
-            return None if found is None else fact_from(found, self._seal)[1]
+            found = cursor.execute(SQL["property"], (name,)).fetchone()
+            return None if found is None else property_from(found, self._seal)[1]
 
     def prove_seal(self) -> bool:
         """Refuse a store whose checks were made with another seal. False for a new store that must first be marked as keyed."""
         with self.snapshot() as cursor:
-            found = cursor.execute(SQL["fact"], (SEALED,)).fetchone()
+            found = cursor.execute(SQL["property"], (SEALED,)).fetchone()
             (_, writes) = cursor.execute(SQL["seen"]).fetchone() or (None, None)
         if found is None and (self._seal is unkeyed or writes == 0):
             return self._seal is unkeyed
-        if found is None or found[2] != fact_check(SEALED, str(found[1]), self._seal):
+        if found is None or found[2] != property_check(SEALED, str(found[1]), self._seal):
             raise WrongSeal(f"{self._path} must be opened with the key that it was created with, or without one if it had none")
         return True
 

@@ -12,7 +12,7 @@ from everstep.backends.columns import pack_ranges, pack_tags, unpack_ranges, unp
 from everstep.backends.contract.core import MAX_SEQ
 from everstep.backends.heads import refuse_stale
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, fact_check
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check
 
 Values = tuple[Any, ...]
 
@@ -44,7 +44,7 @@ _RECORD = Columns(
     _INT, _TEXT, _INT, _INT, _INT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_BYTES, _BYTES, _MAYBE_BYTES, _MAYBE_BYTES
 )  # fmt: skip
 _TAG = Columns(_BYTES, _TEXT, _INT, _INT, _BYTES)
-_LETTER = Columns(_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
+_MESSAGE = Columns(_BYTES, _TEXT, _MAYBE_INT, _INT, _BYTES, _BYTES)
 _PRUNED = Columns(_BYTES, _BYTES, _INT, _INT, _BYTES, _BYTES)
 _BASE = Columns(_BYTES, _INT, _INT, _BYTES, _BYTES)
 _TOMBSTONE = Columns(_INT, _TEXT, _BYTES, _BYTES, _INT, _INT, _INT, _BYTES, _INT, _BYTES)
@@ -84,8 +84,8 @@ def record_from(run: str, values: Values) -> Record:
     """Make a record. The digest of its body is computed when it is needed, unless the body was pruned."""
     if not _RECORD.fit(values):
         raise DamagedRecord(run, values[0] & MAX_SEQ, "a column has the wrong type")
-    place, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body = values
-    seq = place & MAX_SEQ
+    id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body = values
+    seq = id & MAX_SEQ
     names = () if tags is None else unpack_tags(tags)
     if names is None:
         raise DamagedRecord(run, seq, "its tags cannot be read")
@@ -111,14 +111,14 @@ def tag_from(run: str, values: Values) -> Tag:
     return Tag(*values)
 
 
-def letter_from(run: str, values: Values) -> Letter:
-    if not _LETTER.fit(values):
+def message_from(run: str, values: Values) -> Message:
+    if not _MESSAGE.fit(values):
         raise DamagedRun(f"a message of run {run!r} is damaged: a column has the wrong type")
-    return Letter(*values)
+    return Message(*values)
 
 
-def letter_values(pk: int, letter: Letter) -> Values:
-    return (pk, letter.name, letter.due, letter.at, letter.key, letter.body, letter.check)
+def message_values(pk: int, message: Message) -> Values:
+    return (pk, message.name, message.due, message.at, message.key, message.body, message.check)
 
 
 def pruned_from(run: str, values: Values) -> Pruned:
@@ -150,17 +150,17 @@ def tombstone_from(values: Values) -> Tombstone:
 
 
 def tombstone_values(t: Tombstone) -> Values:
-    return (t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
+    return (t.pk, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)
 
 
-def fact_values(name: str, value: str, seal: Seal) -> Values:
-    return (name, value, fact_check(name, value, seal))
+def property_values(name: str, value: str, seal: Seal) -> Values:
+    return (name, value, property_check(name, value, seal))
 
 
-def fact_from(values: Values, seal: Seal) -> tuple[str, str]:
+def property_from(values: Values, seal: Seal) -> tuple[str, str]:
     """Make a property and verify it: one flipped bit in a retention could otherwise delete data that should be kept."""
     name, value, _ = values
-    if type(name) is not str or type(value) is not str or fact_values(name, value, seal) != values:
+    if type(name) is not str or type(value) is not str or property_values(name, value, seal) != values:
         raise Damaged(f"the property {name!r} of the store does not match its digest", remedy="Set it again.")
     return name, value
 

@@ -27,12 +27,12 @@ from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.files.parts import (  # fmt: skip
     CHUNKS,
-    FACTS,
     FEED,
-    LETTERS,
     LISTING,
+    MESSAGES,
     NOTES,
     PARENTS,
+    PROPERTIES,
     PRUNED,
     QUEUES,
     SESSIONS,
@@ -44,7 +44,7 @@ from everstep.backends.sqlite.files.parts import (  # fmt: skip
 from everstep.backends.sqlite.rows import (  # fmt: skip
     Values,
     base_values,
-    letter_values,
+    message_values,
     newest_run,
     pruned_values,
     record_values,
@@ -64,7 +64,7 @@ from everstep.errors import (
     NotFound,
     RunExists,
 )
-from everstep.records import MODULUS, Kind, Letter, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.records import MODULUS, Kind, Message, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 from everstep.threads.guard import interrupts
 
 _SQL = sql_files.load("sqlite", "write")
@@ -73,10 +73,10 @@ _BEGIN, _COMMIT, _ROLLBACK = _SQL["begin"], _SQL["commit"], _SQL["rollback"]
 _MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
     _SQL[name] for name in ("manifest", "set_manifest", "advance", "add_record", "add_chunk")
 )  # fmt: skip
-_CHECKS = ((TAGS, "tag_checks"), (LETTERS, "letter_checks"), (PRUNED, "pruned_checks"))
-_DROPS = ((TAGS, "drop_tags"), (LETTERS, "drop_letters"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
+_CHECKS = ((TAGS, "tag_checks"), (MESSAGES, "message_checks"), (PRUNED, "pruned_checks"))
+_DROPS = ((TAGS, "drop_tags"), (MESSAGES, "drop_messages"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
 _QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
-_NEEDS = {"fact": FACTS, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
+_NEEDS = {"property": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
 _KNOWN_RUNS = 10_000
 _MAX_RUNS = 1 << 32
 
@@ -93,7 +93,7 @@ class Transaction:
         self._connection_version = connection.data_version
         self._version: int | None = None
         self._pks: dict[str, int] = {}
-        self._letters: dict[int, int] = {}
+        self._messages: dict[int, int] = {}
         self._feed = FeedWriter()
         self._records: list[Values] = []
         self._chunks: list[Values] = []
@@ -120,7 +120,7 @@ class Transaction:
             raise Damaged("the manifest of the store is damaged: nothing is written to it")
         self._total = int.from_bytes(total)
         self._feed.load(feed, fed)
-        self._letters.clear()
+        self._messages.clear()
 
     def need(self, part: Part) -> None:
         """Create a part of the tables, unless it exists."""
@@ -205,10 +205,10 @@ class Transaction:
         self._last = pk
         self.touched = True
         self._gather(pk, commit)
-        if commit.read or commit.letters or commit.task is not None or (was is not None and _may_move(run, was)):
+        if commit.read or commit.messages or commit.task is not None or (was is not None and _may_move(run, was)):
             self.settle(pk, run)
-        waiting = self._letters.get(pk)
-        return Committed(self._count_letters(pk) if waiting is None else waiting)
+        waiting = self._messages.get(pk)
+        return Committed(self._count_messages(pk) if waiting is None else waiting)
 
     def _gather(self, pk: int, commit: Commit) -> None:
         """Collect the rows of a commit besides its run row."""
@@ -221,8 +221,8 @@ class Transaction:
                 self._tag_record(pk, commit.run, record)
         if commit.chunks:
             self._add_chunks(commit.run.family, commit.chunks)
-        if commit.read or commit.letters:
-            self._exchange_letters(pk, commit)
+        if commit.read or commit.messages:
+            self._exchange_messages(pk, commit)
         if commit.task is not None:
             self._add_task(pk, commit.task)
 
@@ -249,8 +249,8 @@ class Transaction:
         found: Any = self._execute(_READ["task_queue"], (pk,)).fetchone() if self.has(QUEUES) else None
         if found is None:
             return
-        letters: list[Any] = self._execute(_READ["letter_times"], (pk,)).fetchall() if self.has(LETTERS) else []
-        gone, ready = settled(row, letters, clock.now_us())
+        messages: list[Any] = self._execute(_READ["message_times"], (pk,)).fetchall() if self.has(MESSAGES) else []
+        gone, ready = settled(row, messages, clock.now_us())
         if gone is None:
             self._execute(_SQL["move_task"], (row.worker, ready, pk))
         else:
@@ -277,7 +277,7 @@ class Transaction:
         self._next += 1
         self._runs += 1
         self._remember(run.id, pk)
-        self._letters[pk] = 0
+        self._messages[pk] = 0
         self._label(pk, (), None, run.tags, run.meta)
         return pk
 
@@ -308,7 +308,7 @@ class Transaction:
     def _remember(self, name: str, pk: int) -> None:
         if len(self._pks) >= _KNOWN_RUNS:
             self._pks.clear()
-            self._letters.clear()
+            self._messages.clear()
         self._pks[name] = pk
 
     def _label(self, pk: int, old_tags: tuple[str, ...], old_meta: str | None, tags: tuple[str, ...], meta: str | None) -> None:
@@ -339,34 +339,34 @@ class Transaction:
             self._delta += int.from_bytes(tag.check)
             self.touched = True
 
-    def add_letter(self, pk: int, letter: Letter) -> bool:
-        self.need(LETTERS)
-        self._execute(_SQL["add_letter"], letter_values(pk, letter))
+    def add_message(self, pk: int, message: Message) -> bool:
+        self.need(MESSAGES)
+        self._execute(_SQL["add_message"], message_values(pk, message))
         if self._changes() != 1:
             return False
-        self._letters.pop(pk, None)
-        self._delta += int.from_bytes(letter.check)
+        self._messages.pop(pk, None)
+        self._delta += int.from_bytes(message.check)
         self.touched = True
         return True
 
-    def _exchange_letters(self, pk: int, commit: Commit) -> None:
+    def _exchange_messages(self, pk: int, commit: Commit) -> None:
         for name in commit.read:
-            self._take_letter(pk, name)
-        for letter in commit.letters:
-            self.add_letter(pk, letter)
+            self._take_message(pk, name)
+        for message in commit.messages:
+            self.add_message(pk, message)
 
-    def _take_letter(self, pk: int, name: str) -> None:
-        taken: list[Any] = self._execute(_SQL["take_letter"], (pk, name)).fetchall() if self.has(LETTERS) else []
+    def _take_message(self, pk: int, name: str) -> None:
+        taken: list[Any] = self._execute(_SQL["take_message"], (pk, name)).fetchall() if self.has(MESSAGES) else []
         for (check,) in taken:
-            self._letters.pop(pk, None)
+            self._messages.pop(pk, None)
             self._delta -= _number(check)
 
-    def _count_letters(self, pk: int) -> int:
+    def _count_messages(self, pk: int) -> int:
         """Return how many messages a run has. Cached, so that a loop of commits reads it once."""
-        (count,) = (self._execute(_SQL["count_letters"], (pk,)).fetchone() or (0,)) if self.has(LETTERS) else (0,)
-        if len(self._letters) >= _KNOWN_RUNS:
-            self._letters.clear()
-        self._letters[pk] = count
+        (count,) = (self._execute(_SQL["count_messages"], (pk,)).fetchone() or (0,)) if self.has(MESSAGES) else (0,)
+        if len(self._messages) >= _KNOWN_RUNS:
+            self._messages.clear()
+        self._messages[pk] = count
         return count
 
     def existing(self, name: str) -> tuple[int, RunRow]:
@@ -394,7 +394,7 @@ class Transaction:
         for part, name in _DROPS:
             if self.has(part):
                 self._execute(_SQL[name], (pk,))
-        self._letters.pop(pk, None)
+        self._messages.pop(pk, None)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
         self.need(TOMBSTONES)
@@ -441,7 +441,7 @@ class Transaction:
         gone: list[Values] = self._execute(_SQL["take_tombstones"], (first, last, before)).fetchall() if self.has(TOMBSTONES) else []
         self._delta -= sum(_number(check) for _, check in gone)
         self.touched = self.touched or bool(gone)
-        return [place for place, _ in gone]
+        return [pk for pk, _ in gone]
 
     def replace_feed(self, firsts: Sequence[int], parts: Sequence[tuple[int, bytes]]) -> None:
         """Replace some parts of the feed with others."""
@@ -449,13 +449,13 @@ class Transaction:
         self._cursor.executemany(_SQL["add_feed"], parts)
         self.touched = True
 
-    def set_fact(self, name: str, values: Values | None) -> None:
+    def set_property(self, name: str, values: Values | None) -> None:
         """Set a property, or remove it."""
-        self.need(FACTS)
-        forgotten: list[Any] = self._execute(_SQL["take_fact"], (name,)).fetchall()
+        self.need(PROPERTIES)
+        forgotten: list[Any] = self._execute(_SQL["take_property"], (name,)).fetchall()
         self._delta -= sum(_number(check) for (check,) in forgotten)
         if values is not None:
-            self._execute(_SQL["set_fact"], values)
+            self._execute(_SQL["set_property"], values)
             self._delta += int.from_bytes(values[2])
         self.touched = True
 

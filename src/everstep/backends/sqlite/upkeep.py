@@ -12,12 +12,12 @@ from json import dumps
 import apsw
 
 from everstep.backends import sql_files
-from everstep.backends.deleted_places import BLOCK, joined, name_of
+from everstep.backends.deleted_pks import BLOCK, joined, name_of
 from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import runs_in, trim
 from everstep.backends.sqlite.files.store_file import SqliteFile
 from everstep.backends.sqlite.files.wal import WalKeeper
-from everstep.backends.sqlite.rows import fact_from, fact_values
+from everstep.backends.sqlite.rows import property_from, property_values
 from everstep.backends.sqlite.transaction import Transaction
 
 _SEEN = sql_files.load("sqlite", "read")["seen"]
@@ -62,27 +62,27 @@ def page_size(connection: apsw.Connection) -> int:
 def forget(transaction: Transaction, asked: tuple[int, int]) -> int:
     """Drop old tombstones of a block, and record their positions in its property."""
     block, before = asked
-    places = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
-    if places:
+    pks = transaction.forget(block * BLOCK + 1, (block + 1) * BLOCK, before)
+    if pks:
         name = name_of(block)
-        found = transaction.rows("fact", (name,))
-        transaction.set_fact(
-            name, fact_values(name, joined(fact_from(found[0], transaction.seal)[1] if found else None, places), transaction.seal)
+        found = transaction.rows("property", (name,))
+        transaction.set_property(
+            name, property_values(name, joined(property_from(found[0], transaction.seal)[1] if found else None, pks), transaction.seal)
         )
-    return len(places)
+    return len(pks)
 
 
 def trim_feed(transaction: Transaction, asked: tuple[int, int]) -> int:
     """Turn the entries of deleted runs between two positions into gaps; return how many. The part that is being filled stays unchanged."""
     after, most = asked
     rows = transaction.rows("feed_between", (after, after + most))
-    there = {pk: True for (pk,) in transaction.rows("places_there", (dumps(sorted(runs_in(rows))),))}
+    there = {pk: True for (pk,) in transaction.rows("existing_runs", (dumps(sorted(runs_in(rows))),))}
     parts, gone = trim(rows, lambda pk: pk in there)
     if gone:
         transaction.replace_feed([first for first, _ in rows], parts)
     return gone
 
 
-def set_fact(transaction: Transaction, asked: tuple[str, str | None]) -> None:
+def set_property(transaction: Transaction, asked: tuple[str, str | None]) -> None:
     name, value = asked
-    transaction.set_fact(name, None if value is None else fact_values(name, value, transaction.seal))
+    transaction.set_property(name, None if value is None else property_values(name, value, transaction.seal))

@@ -20,7 +20,7 @@ from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import EverstepError, StoreBusy, StoreClosed, StoreError, StoreFailed, StoreFull
 from everstep.records import Seal, unkeyed
 from everstep.threads.guard import interrupts
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 Operation = Callable[[Transaction, Any], Any]
 _BATCH = 1000
@@ -92,7 +92,7 @@ class Writer(GroupCommit):
             self._transaction = Transaction(self._connect(), self._seal)
         return self._transaction
 
-    def _recover(self) -> list[Nudge]:
+    def _recover(self) -> list[Wakeup]:
         """Clean up after an interrupted leader: settle its transaction if that was committed, else roll back and leave its requests to the
         next leader."""
         requests, transaction = self._committing, self._transaction
@@ -117,7 +117,7 @@ class Writer(GroupCommit):
                 self._write([request])
             return
         for request in requests:
-            request.error = write_error(error, self._place, number)
+            request.error = write_error(error, self._shown_address, number)
             request.settled = True
 
     def _failed_at_commit(self, requests: list[Request], transaction: Transaction, error: Exception) -> None:
@@ -125,12 +125,12 @@ class Writer(GroupCommit):
         that is unknown."""
         failure: StoreError
         if is_full(error, transaction.connection.system_errno):
-            failure = StoreFull(f"no space is left for {self._place}: nothing of this save was written")
+            failure = StoreFull(f"no space is left for {self._shown_address}: nothing of this save was written")
         else:
             what = "memory ran out" if isinstance(error, MemoryError) else "the disk reported an error"
             self.poison(reason := f"{what} at COMMIT ({error})")
             failure = self._poisoned(reason, "unknown")
-        failure.of(self._place).__cause__ = error
+        failure.of(self._shown_address).__cause__ = error
         self._take_back()
         for request in requests:
             if request.error is None:

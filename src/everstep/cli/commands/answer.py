@@ -15,7 +15,7 @@ from everstep.cli.draw.values import shown
 from everstep.errors import NotFound
 from everstep.store.gates import Gate
 from everstep.views.json import to_json
-from everstep.views.queues import place
+from everstep.views.queues import queue_entry
 from everstep.views.run import gate_view
 
 
@@ -42,7 +42,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
         answer = value if as_text else workflow_target.value_of(value)
         store.answer(run, gate, answer, by=by, early=early)
         found = store.get(run)
-        is_queued = place(store, app.mask, found.id) is not None
+        is_queued = queue_entry(store, app.mask, found.id) is not None
     if app.out.as_json:
         app.out.data("answer", {"run": found.id, "gate": gate, "value": answer})
     app.out.say(f"Answer recorded. {'A worker will resume the run.' if is_queued else to_continue(app, found)}", "dim")

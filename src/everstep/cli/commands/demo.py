@@ -35,7 +35,7 @@ def command(app: App, folder: Path) -> int:
             app.out.line(text)
             sys.stdout.flush()  # a person reads along, also through a pipe
 
-    facts = play(folder, say, app.out.style)
+    figures = play(folder, say, app.out.style)
     if app.out.as_json:
-        app.out.data("demo", facts.to_dict())
-    return OK if facts.ok else FAILED
+        app.out.data("demo", figures.to_dict())
+    return OK if figures.ok else FAILED

@@ -11,7 +11,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE
 from everstep.cli.args.times import span
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.text import safe
 from everstep.queues.enqueue import limits_of
 from everstep.views.json import to_json
@@ -58,7 +58,7 @@ def command(app: App, queue: str, concurrency: int | None, per_key: int | None, 
     if app.out.as_json:
         app.out.data("limit", {"queue": queue, **to_json(limits_view(limits))})
     else:
-        app.out.line(f"{safe(queue)}: {places.limits(limits_view(limits)) or 'no limits'}")
+        app.out.line(f"{safe(queue)}: {queue_text.limits(limits_view(limits)) or 'no limits'}")
 
 
 def _changed(limits: Limits, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> Limits:

@@ -6,7 +6,7 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.text import cell
 from everstep.views import queues as views
 from everstep.views.json import to_json
@@ -62,7 +62,7 @@ def _print(app: App, found: list[QueueView], minutes: int) -> None:
     rows = [
         (
             cell(one.queue, 40), *(f"{n:,}" for n in (one.ready, one.later, one.waiting, one.running)),
-            app.out.when(one.oldest), places.lately(one.lately), places.limits(one.limits),
+            app.out.when(one.oldest), queue_text.lately(one.lately), queue_text.limits(one.limits),
         )
         for one in found
     ]  # fmt: skip

@@ -76,10 +76,10 @@ def _query(filters: dict[str, Any], queue: str | None) -> dict[str, Any]:
 def _queue_status(app: App, store: Store, run: RunView) -> str:
     if run.status in _ENDED:
         return ""
-    from everstep.cli.draw import places  # only needed for the runs of one queue
-    from everstep.views.queues import place
+    from everstep.cli.draw import queue_text  # only needed for the runs of one queue
+    from everstep.views.queues import queue_entry
 
-    return places.status(app, place(store, app.mask, run.id))
+    return queue_text.status(app, queue_entry(store, app.mask, run.id))
 
 
 def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:

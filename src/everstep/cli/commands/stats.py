@@ -9,7 +9,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.times import MOMENT
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.text import cell, duration, plural, size
 from everstep.views.json import to_json
 from everstep.views.queues import QueueView
@@ -59,7 +59,7 @@ def _queue(one: QueueView) -> str:
     counts = ((one.ready, "ready"), (one.later, "later"), (one.waiting, "waiting"), (one.running, "running"))
     waits = ", ".join(f"{n:,} {what}" for n, what in counts if n) or "empty"
     oldest = "" if one.oldest is None else f", oldest {duration(max(0.0, (datetime.now(UTC) - one.oldest).total_seconds()))}"
-    return waits + oldest + (f"; in {one.lately.minutes} min {lately}" if (lately := places.lately(one.lately)) else "")
+    return waits + oldest + (f"; in {one.lately.minutes} min {lately}" if (lately := queue_text.lately(one.lately)) else "")
 
 
 def _copies(found: StatsView) -> str:

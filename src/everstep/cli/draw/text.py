@@ -16,7 +16,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _JOINERS = "\u200d\ufe0f"  # inside of emoji; anywhere else they make two different texts look alike
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)  # letters and marks of no width
+)  # messages and marks of no width
 ELLIPSIS = "…"
 
 

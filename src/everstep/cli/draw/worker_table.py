@@ -15,7 +15,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any, TextIO
 
 from everstep.cli.app import App
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.text import cell, cut, duration, plural, safe, width
 from everstep.cli.draw.worker_events import BAD, Listener, count_label, name_of, words
 from everstep.clock import clock
@@ -145,7 +145,7 @@ class Board(Listener):
             return [cell(queue, 40), "0", "0", "0", "0", "", "", ""]
         counts = [f"{n:,}" for n in (found.ready, found.later, found.waiting, found.running)]
         oldest = "" if found.oldest is None else duration(max(0.0, clock.now_us() / 1e6 - found.oldest.timestamp()))
-        return [cell(queue, 40), *counts, oldest, places.lately(found.lately), places.limits(found.limits)]
+        return [cell(queue, 40), *counts, oldest, queue_text.lately(found.lately), queue_text.limits(found.limits)]
 
     def _job_rows(self) -> list[list[str]]:
         now = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from everstep.cli.app import App
-from everstep.cli.draw import places
+from everstep.cli.draw import queue_text
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe, size
 from everstep.cli.draw.values import shown
@@ -27,11 +27,11 @@ def show_run(app: App, found: RunDetail, full: bool) -> None:
     app.out.pairs(
         [
             *_about(app, run, checkpoints),
-            ("queue", "; ".join(filter(None, (places.asked(found.task), places.status(app, found.place))))),
+            ("queue", "; ".join(filter(None, (queue_text.asked(found.task), queue_text.status(app, found.queue_entry))))),
             ("input", call_words(found.input, full)),
             ("result", value_words(found.result, full) if run.status == "succeeded" and run.workflow else ""),
             ("unread", safe(found.unread or "")),
-            *_further(app, run, found.place is not None),
+            *_further(app, run, found.queue_entry is not None),
         ]
     )
     _traceback(app, run)

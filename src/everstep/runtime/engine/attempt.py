@@ -16,7 +16,7 @@ An open attempt stops for one of five reasons. The first is checked; the others 
 `is_stopping` says whether any of them applies, so that tasks which are cancelled meanwhile do not count as cancelled by the program.
 `unsure` says that the process of the attempt before died without releasing the run; it stays True until a step has ended alone.
 
-Relies on `JournalWriter` for writing, on `Replay` for what was recorded, on `Letters`, `Saves` and `StepsUnderway` for the rest of its
+Relies on `JournalWriter` for writing, on `Replay` for what was recorded, on `Messages`, `Saves` and `StepsUnderway` for the rest of its
 state. Calls none of the program's code.
 """
 
@@ -33,8 +33,8 @@ from everstep.errors import AttemptLost, EverstepError, Interrupted, NonDetermin
 from everstep.records import RunRow
 from everstep.runtime.engine.context import Frame, frame, opened
 from everstep.runtime.engine.journal_writer import Durability, JournalWriter, check_durability
-from everstep.runtime.engine.letters import Letters, request_in
-from everstep.runtime.engine.options import Mode
+from everstep.runtime.engine.messages import Messages, request_in
+from everstep.runtime.engine.options import AttemptOptions
 from everstep.runtime.engine.owner import within
 from everstep.runtime.engine.replay import Replay
 from everstep.runtime.engine.saves import Saves
@@ -54,8 +54,8 @@ from everstep.store.views import when
 from everstep.threads.guard import WRITER, Guard
 
 if TYPE_CHECKING:
-    from everstep.runtime.engine.leases import Keeper
-    from everstep.runtime.engine_store import Host
+    from everstep.runtime.engine.leases import LeaseKeeper
+    from everstep.runtime.engine_store import EngineStore
     from everstep.runtime.tasks.writer import TaskWriter
 
 
@@ -76,12 +76,12 @@ class Attempt:
 
     def __init__(
         self,
-        store: Host,
-        keeper: Keeper,
+        store: EngineStore,
+        keeper: LeaseKeeper,
         handle: Any,
         given: tuple[str | None, Any, dict[str, Any]],
         durability: Durability,
-        options: Mode,
+        options: AttemptOptions,
         follows: bool = False,
     ):
         self.store = store
@@ -134,7 +134,7 @@ class Attempt:
         self.replay = Replay()
         self.account = Account("", self.replay, self.began)
         self.writer = JournalWriter(self)
-        self.letters = Letters(self)
+        self.messages = Messages(self)
         self.saves = Saves(self)
         self.steps = StepsUnderway(self)
         self.report = Report()
@@ -273,7 +273,7 @@ class Attempt:
         found = signals.seen(self)
         if found is not None:
             raise self.interrupt(f"signal {found[0]}", found[1])
-        if self.letters.waiting:
+        if self.messages.waiting:
             self._obey()
         if self.steps.lost and self.survives():
             self.steps.cancel_lost()
@@ -284,14 +284,14 @@ class Attempt:
 
     def _obey(self) -> None:
         for name in ("cancel", "pause"):
-            letter = self.letters.waiting.get(name)
-            if letter is not None:
-                raise self.interrupt(request_in(letter, self.store.framer))
+            message = self.messages.waiting.get(name)
+            if message is not None:
+                raise self.interrupt(request_in(message, self.store.framer))
 
     def listen(self) -> None:
         """Check for a signal, and every second for an operator's message, while the run waits in this process."""
-        if time.monotonic() - self.letters.looked_at > 1.0:
-            self.letters.look_if_possible()
+        if time.monotonic() - self.messages.looked_at > 1.0:
+            self.messages.look_if_possible()
         self.boundary()
 
     # The position of the program.

@@ -4,7 +4,7 @@ A frame counts steps: those of the run itself, or those inside one step. Threads
 the program starts on its own does not, and belongs to no run unless it uses the handle.
 
 A context variable holds the frame. A generator shares that variable with its caller, so the variable alone can't tell which of two
-generators is running: `owner` knows, and `place` asks it when a run was opened inside a generator.
+generators is running: `owner` knows, and `current_frame` asks it when a run was opened inside a generator.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def warn_if_stray(name: str) -> None:
 
 def current() -> Any:
     """Return the run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
-    from everstep.runtime.engine.owner import place
+    from everstep.runtime.engine.owner import current_frame
 
-    here = place()
+    here = current_frame()
     if here is None:
         raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
     return here.handle

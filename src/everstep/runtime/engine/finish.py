@@ -14,7 +14,7 @@ from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import Conflict, EverstepError, Interrupted, LostLease, Suspended, Waiting
 from everstep.fields import Shape, field
-from everstep.records import CHILD, Kind, Letter, RunRow, Status
+from everstep.records import CHILD, Kind, Message, RunRow, Status
 from everstep.runtime.engine.release import release_run
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.engine.store_trouble import trouble_in
@@ -44,7 +44,7 @@ class Ending(Shape):
     kind: str | None = None
     reason: str | None = None
     about: dict[str, Any] = field(default_factory=dict)
-    letters: list[Letter] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
     changes: dict[str, Any] = field(default_factory=dict)
 
@@ -171,10 +171,10 @@ def end_of(run: Attempt, error: BaseException | None) -> BaseException | None:
 
 def _sleep_well(run: Attempt) -> None:
     """Make sure that an answer to a gate that was not reached yet does not wake a run that waits for something else."""
-    for name in list(run.letters.waiting):
+    for name in list(run.messages.waiting):
         address = name.removeprefix("answer:")
         if name != address and address not in run.replay.requested and address not in run.replay.asked:
-            run.letters.keep_asleep(name)
+            run.messages.keep_asleep(name)
 
 
 def tell_caller(run: Attempt, ending: Ending) -> None:
@@ -192,7 +192,7 @@ def wake_caller(store: BaseStore, row: RunRow) -> None:
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # a running caller may be about to wait for this run
         now = clock.now_us()
         store.backend.post(
-            Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
+            Message.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
         )
 
 
@@ -220,8 +220,8 @@ def _failed(run: Attempt, error: Exception) -> Ending:
     failures = ending.about["failures"] = 1 if dead else run.replay.failures + 1
     if retry.again(failures, error):
         due = clock.now_us() + int(retry.delay_after(failures, chance()) * 1e6)
-        ending.letters.append(
-            Letter.make(row.key, "retry", due, clock.now_us(), run.store.framer.wrap(encode(failures)), run.store.backend.seal)
+        ending.messages.append(
+            Message.make(row.key, "retry", due, clock.now_us(), run.store.framer.wrap(encode(failures)), run.store.backend.seal)
         )
         ending.about["retry_at"] = due
         if dead:
@@ -310,8 +310,8 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
     unsaved = _add_last_checkpoint(run, chain, saver, ending, saved)
     if ending.status is not None:
         chain.status(ending.status, **ending.about)
-    commit = run.letters.carry(chain.commit(worker=None, since=0, **ending.changes))
-    commit.letters = [*commit.letters, *ending.letters]
+    commit = run.messages.carry(chain.commit(worker=None, since=0, **ending.changes))
+    commit.messages = [*commit.messages, *ending.messages]
     waiting = run.store.backend.commit(commit).waiting
     run.writer.entries = []
     run.row = commit.run
@@ -326,17 +326,17 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
 
 def _expected(run: Attempt, commit: Commit) -> int:
     """Return how many messages there are after a commit, if none came since this attempt last checked."""
-    return len(run.letters.waiting.keys() - set(commit.read) | {letter.name for letter in commit.letters})
+    return len(run.messages.waiting.keys() - set(commit.read) | {message.name for message in commit.messages})
 
 
 def _obey_late(run: Attempt) -> None:
     """Apply a cancellation that came while the attempt ended: it found the lease held, and no process would read its message."""
     assert run.row is not None
-    letter = next((one for one in run.store.backend.letters(run.row.id) if one.name == "cancel"), None)
-    if letter is not None:
+    message = next((one for one in run.store.backend.messages(run.row.id) if one.name == "cancel"), None)
+    if message is not None:
         from everstep.runtime.waits.control import obey_cancel
 
-        obey_cancel(run.store, run.row, letter)
+        obey_cancel(run.store, run.row, message)
         run.row = run.store.backend.run(run.row.id) or run.row
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from everstep.backends.contract.core import Committed, Outcome
-from everstep.threads.wakeup import Nudge
+from everstep.threads.wakeup import Wakeup
 
 _MOMENT = 0.5  # seconds: a signal that comes just before a wait is handled after it
 
@@ -14,7 +14,7 @@ class Underway:
     """Commits in flight. Any thread may add or settle one; settling it twice is harmless."""
 
     def __init__(self) -> None:
-        self._sleepers: list[Nudge] = []
+        self._sleepers: list[Wakeup] = []
         self._way: set[object] = set()
 
     @property
@@ -33,13 +33,13 @@ class Underway:
         """Wait until there are at most so many."""
         if len(self._way) <= most:
             return
-        nudge = Nudge()
-        self._sleepers.append(nudge)
+        wakeup = Wakeup()
+        self._sleepers.append(wakeup)
         try:
             while len(self._way) > most:
-                nudge.wait(_MOMENT)
+                wakeup.wait(_MOMENT)
         finally:
-            self._sleepers.remove(nudge)
+            self._sleepers.remove(wakeup)
 
 
 class Waiter:
@@ -47,7 +47,7 @@ class Waiter:
 
     def __init__(self, on_commit: Callable[[Committed], None]) -> None:
         self._on_commit = on_commit
-        self._done = Nudge()
+        self._done = Wakeup()
         self._error: BaseException | None = None
 
     def done(self, outcome: Outcome) -> None:

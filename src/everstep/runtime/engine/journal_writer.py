@@ -50,8 +50,8 @@ class JournalWriter:
         self.lock = Guard(RUN)  # commits of one run are built and handed over in one order
         self.entries: list[Entry] = []
         self.stale = False  # a checkpoint was made that the live state's list of changes does not know
-        self.messages: int | None = None  # how many messages there were after the newest commit
-        self._messages_at = 0  # the sequence number of that commit
+        self.message_count: int | None = None  # how many messages there were after the newest commit
+        self._counted_at = 0  # the sequence number of that commit
         self._behind: deque[Commit] = deque()
         self._underway = Underway()
         self._user: int | None = None  # the thread that is building a checkpoint
@@ -90,7 +90,7 @@ class JournalWriter:
             commit = self._store.commit(row, saver, *checked, entries)
             self.entries = []
             attempt.row = commit.run
-            return attempt.letters.carry(commit)
+            return attempt.messages.carry(commit)
         finally:
             self._user = None
 
@@ -104,7 +104,7 @@ class JournalWriter:
         commit = chain.commit()
         self.entries = []
         attempt.row = commit.run
-        return attempt.letters.carry(commit)
+        return attempt.messages.carry(commit)
 
     # Handing over.
 
@@ -131,13 +131,13 @@ class JournalWriter:
 
     def note_messages(self, commit: Commit, committed: Committed) -> None:
         """Note how many messages there are after a commit. Outcomes may arrive late from other threads: the newest commit counts."""
-        if commit.run.head_seq >= self._messages_at:
-            self._messages_at, self.messages = commit.run.head_seq, committed.waiting
+        if commit.run.head_seq >= self._counted_at:
+            self._counted_at, self.message_count = commit.run.head_seq, committed.waiting
 
     def write_entries(self) -> None:
         """Make the pending entries durable, without a checkpoint."""
         self.commit(self.note)
-        self._attempt.letters.look_after_commit()
+        self._attempt.messages.look_after_commit()
 
     def flush(self) -> None:
         """Return when all pending entries are durable; raise if something could not be saved."""
@@ -226,7 +226,7 @@ class JournalWriter:
             if self._behind and self._behind[-1] is commit:
                 return  # Ctrl-C came after it was accepted
             self.entries[:0] = [Entry(r.kind, r.content(), r.note) for r in commit.records if r.body and _was_seen(r)]
-            attempt.letters.put_back(commit)
+            attempt.messages.put_back(commit)
             if isinstance(error, EverstepError) and (error.written != "no" or isinstance(error, (LostLease, Conflict))):
                 attempt.broken_by(error)  # fenced, or the disk failed: this handle must not write any more
 
@@ -240,7 +240,7 @@ def _joined(commits: deque[Commit]) -> Commit:
     """Return one commit with the content of several in a row."""
     return Commit(
         commits[-1].run, commits[0].was, [r for c in commits for r in c.records], [c for b in commits for c in b.chunks],
-        [x for c in commits for x in c.letters], [n for c in commits for n in c.read],
+        [x for c in commits for x in c.messages], [n for c in commits for n in c.read],
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from everstep.clock import clock
 from everstep.errors import EverstepError, StoreError
 from everstep.ids import new_id
 from everstep.records import RunRow, Worker
-from everstep.threads.background import Service
+from everstep.threads.background import BackgroundThread
 from everstep.threads.guard import LEASES, Guard
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class HasBackend(Protocol):
     backend: Backend
 
 
-class Keeper:
+class LeaseKeeper:
     """The worker of one store, and the thread that renews its leases."""
 
     def __init__(self, store: HasBackend, ttl: float = TTL_SECONDS):
@@ -42,7 +42,7 @@ class Keeper:
         self._taken: dict[str, int] = {}  # the newest runs that were taken here, and their epochs
         self._taking = 0  # leases that are being taken
         self._owed: dict[str, Callable[[], None]] = {}  # functions that release leases which could not be released yet
-        self._service = Service(self._renew, every=ttl / 3)
+        self._thread = BackgroundThread(self._renew, every=ttl / 3)
         self.worker = Worker(f"w-{new_id()}", os.uname().nodename, os.getpid(), clock.boot_id(), clock.now_us(), 0, 0)
 
     @property
@@ -64,7 +64,7 @@ class Keeper:
         """Keep this worker alive until `released`, also while it holds no run. `again`: it was counted before, and may have been removed."""
         with self._lock:
             self._extend()
-            self._service.start()
+            self._thread.start()
             self._backend.introduce(self.worker)
             self._held += not again
 
@@ -85,7 +85,7 @@ class Keeper:
         """Prepare to take a lease: a lease that is not renewed is worse than none."""
         self._extend()
         self._settle(run)
-        self._service.start()
+        self._thread.start()
 
     def _counted(self, run: str, take: Callable[[], T]) -> T:
         """Take a lease without blocking threads that take another. One that may have been taken is released later, because this process is alive."""
@@ -107,7 +107,7 @@ class Keeper:
         self._lock.check()
         with self._lock:
             self._extend()
-            self._service.start()
+            self._thread.start()
             taken = self._backend.claim(Claim(self.worker, queues, workflows, most, without))
             for one in taken:
                 if one.row is not None:
@@ -171,7 +171,7 @@ class Keeper:
             self._held -= 1
 
     def close(self) -> None:
-        self._service.end()
+        self._thread.end()
 
     def _extend(self) -> None:
         self.worker.expires_boot = clock.boot_us() + self._ttl_us

@@ -19,7 +19,7 @@ from everstep.records import RunRow, Status
 from everstep.runtime.engine import replay as replays
 from everstep.runtime.engine.context import opened
 from everstep.runtime.engine.finish import Ending, end, tell_caller
-from everstep.runtime.engine.letters import request_in
+from everstep.runtime.engine.messages import request_in
 from everstep.runtime.engine.release import release_unopened
 from everstep.runtime.engine.replay import Replay, republish
 from everstep.runtime.limits import deaths
@@ -173,7 +173,7 @@ def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
     run.root.counts.update(replay.counts)
     run.saves.begin_after(number, replay)
     if fresh is None:
-        run.letters.look()
+        run.messages.look()
     if options.replay == "republish":
         republish(options.hooks, replay.records)
     run.fire("after_load", row=row)
@@ -213,26 +213,26 @@ def _go_on(saver: Saver, loaded: Loaded) -> None:
 
 def _say_running(run: Attempt) -> None:
     row, _ = run.live()
-    letters = run.letters
+    messages = run.messages
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
-    if "cancel" in letters.waiting and not revived:
-        reason = request_in(letters.waiting["cancel"], run.store.framer)
+    if "cancel" in messages.waiting and not revived:
+        reason = request_in(messages.waiting["cancel"], run.store.framer)
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
         tell_caller(run, ending)
         raise Interrupted(row.id, reason)
     obeyed = ("pause", "retry", START, "cancel") if revived else ("pause", "retry", START)
-    letters.read += [name for name in letters.waiting if name in obeyed or name.startswith("child:")]
-    if row.status == Status.RUNNING and not letters.read and not is_new:
+    messages.read += [name for name in messages.waiting if name in obeyed or name.startswith("child:")]
+    if row.status == Status.RUNNING and not messages.read and not is_new:
         return
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
-    commit = letters.carry(chain.commit())
-    letters.known = run.store.backend.commit(commit).waiting
+    commit = messages.carry(chain.commit())
+    messages.known = run.store.backend.commit(commit).waiting
     run.row = commit.run
     for name in commit.read:
-        letters.waiting.pop(name, None)
+        messages.waiting.pop(name, None)
 
 
 def _as_driver(run: Attempt) -> tuple[dict[str, Any], bool]:

@@ -17,7 +17,7 @@ from everstep.runtime.steps.retry import Retry
 Replay = Literal["normal", "validate", "republish"]
 
 
-class Mode(Shape):
+class AttemptOptions(Shape):
     """The settings of one attempt. `about` goes into the first record of a run that is created."""
 
     hooks: Hooks

@@ -1,9 +1,9 @@
 """Finds the run that the calling code belongs to, if runs were opened inside generators.
 
 A suspended generator leaves its run in the context of its caller. So a run that is opened while a generator is running belongs to that
-generator: it is current only for code that the generator calls. `place` finds the nearest such generator on the call stack. If the stack
+generator: it is current only for code that the generator calls. `current_frame` finds the nearest such generator on the call stack. If the stack
 does not decide (a task or thread that was started while the run was open, the caller of a suspended generator that is in no other run),
-`place` raises AmbiguousRun: a step is never recorded in the wrong run.
+`current_frame` raises AmbiguousRun: a step is never recorded in the wrong run.
 
 Generators that `contextlib` or a test framework uses as the two halves of a block are not owners: they are suspended on purpose, and the
 code inside the block belongs to the run. If no generator of the process has a run, this costs one check of an empty dict.
@@ -60,7 +60,7 @@ def _disown(root: Frame, owner: FrameType) -> None:
             host.guests.discard(root)
 
 
-def place() -> Frame | None:
+def current_frame() -> Frame | None:
     """Return the frame of the calling code: that of a run, of a step, or None."""
     here = frame.get()
     if not _owned and (here is None or here.owner is None):

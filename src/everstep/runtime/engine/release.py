@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from everstep.clock import clock
 from everstep.codec.values import encode
 from everstep.errors import Conflict, Damaged, EverstepError, LostLease, StoreUnreachable
-from everstep.records import CHILD, Letter, RunRow, Status
+from everstep.records import CHILD, Message, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import EventEntry, pack
@@ -82,7 +82,7 @@ def _wake_caller(store: BaseStore, row: RunRow) -> None:
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):
         now = clock.now_us()
         store.backend.post(
-            Letter.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
+            Message.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
         )
 
 
@@ -95,5 +95,5 @@ def _commit(store: BaseStore, stored: RunRow, entries: Sequence[Entry], wakes: b
     commit = chain.commit(worker=None, since=0)
     if wakes:
         now = clock.now_us()
-        commit.letters = [Letter.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)), store.backend.seal)]
+        commit.messages = [Message.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)), store.backend.seal)]
     store.backend.commit(commit)

@@ -11,6 +11,7 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
+from everstep.codec.values import decode
 from everstep.fields import replace
 from everstep.records import Kind, Record, RunRow
 from everstep.runtime.engine.store_trouble import TROUBLE
@@ -20,6 +21,7 @@ from everstep.runtime.limits.running_time import running_seconds
 from everstep.store.chain import Entry
 from everstep.store.journal.entries import (
     FAILED,
+    INLINE,
     RUNNING,
     SUCCEEDED,
     AnswerEntry,
@@ -105,6 +107,8 @@ class Replay:
     def loaded(self, step: StepEntry) -> Any:
         """Return the recorded result of a step."""
         try:
+            if step.form == INLINE and step.result is not None:  # nearly all results
+                return decode(step.result)
             return load_result(self._backend, self._row.family, step.form, step.result)
         except TROUBLE as error:
             self._met(error)

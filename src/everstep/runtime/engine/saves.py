@@ -145,7 +145,7 @@ class Saves:
         made = Checkpoint(record)
         if asked_for(record.own):
             self.resume_point = record.number
-        self._attempt.letters.look_after_commit()
+        self._attempt.messages.look_after_commit()
         self._attempt.fire("after_checkpoint", checkpoint=made)
         return made
 
@@ -164,29 +164,29 @@ class Saves:
             raise
 
     def _find(self, state: Any) -> Checkpoint | None:
-        attempt, replay, place = self._attempt, self._attempt.replay, self._asked
+        attempt, replay, index = self._attempt, self._attempt.replay, self._asked
         row, saver = attempt.live()
         self._asked += 1
         self.found_at = 0
-        taken_over = attempt.dry or place < replay.skip_saves
+        taken_over = attempt.dry or index < replay.skip_saves
         if state is not None and taken_over:
             saver.state = state
         if taken_over:
-            if place == replay.skip_saves - 1 and replay.start.get("edited"):
+            if index == replay.skip_saves - 1 and replay.start.get("edited"):
                 saver.state = load(attempt.store.backend, row, 1).revived()
             for edited, form, data in replay.start.get("edits", ()):
-                if edited == place:
+                if edited == index:
                     saver.state = load_result(attempt.store.backend, attempt.family, form, data)
             first = replay.saves[0] if replay.saves else None
             return Checkpoint(first) if first is not None else self._nothing_saved()
-        place -= replay.skip_saves
+        index -= replay.skip_saves
         own = replay.saves[1:] if replay.start.get("number") else replay.saves
-        if place >= len(own):
+        if index >= len(own):
             return None
         if state is not None:
             saver.state = state
-        self.found_at = own[place].seq
-        return Checkpoint(own[place])
+        self.found_at = own[index].seq
+        return Checkpoint(own[index])
 
     def _nothing_saved(self) -> Checkpoint:
         row, _ = self._attempt.live()

@@ -16,7 +16,7 @@ def trouble_in(error: BaseException | None, url: str, known: BaseException | Non
 
     `known` is an error that this store raised. An error that was recorded and rebuilt does not count, nor does one of another store.
     """
-    places = (url, unquote(url.removeprefix("sqlite:///")))
+    addresses = (url, unquote(url.removeprefix("sqlite:///")))
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -24,7 +24,7 @@ def trouble_in(error: BaseException | None, url: str, known: BaseException | Non
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, StoreError) and (one is known or (isinstance(one, _PASSES) and one.place in places)):
+        if isinstance(one, StoreError) and (one is known or (isinstance(one, _PASSES) and one.address in addresses)):
             return one
         waiting += [one.__cause__, one.__context__]
         waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()

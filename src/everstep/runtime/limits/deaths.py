@@ -15,7 +15,7 @@ from everstep.backends.contract.queues import START, Claimed
 from everstep.errors import EverstepError, WorkerDied
 from everstep.records import CHILD, Kind, Record, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.journal.entries import EventEntry, open_as, said_in
@@ -90,7 +90,7 @@ def with_one_more(backend: Backend, row: RunRow, died: int = 1) -> Deaths:
     return Deaths((before.number if before.children == children else 0) + died, children)
 
 
-def counted(store: Host, claimed: Claimed) -> Claimed:
+def counted(store: EngineStore, claimed: Claimed) -> Claimed:
     """Return a claimed run with the deaths of all its processes. The queue entry counts only those at which nothing was recorded."""
     row, backend = claimed.row, store.backend
     if row is None:
@@ -100,7 +100,7 @@ def counted(store: Host, claimed: Claimed) -> Claimed:
     return claimed._replace(deaths=recorded_deaths(backend, row).number if row.status == Status.RUNNING else 0)
 
 
-def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunRow:
+def note_death(store: EngineStore, row: RunRow, deaths: Deaths, **changes: Any) -> RunRow:
     """Record that a process died while executing this run; return the new row. The caller holds the lease."""
     chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])
@@ -109,7 +109,7 @@ def note_death(store: Host, row: RunRow, deaths: Deaths, **changes: Any) -> RunR
     return commit.run
 
 
-def release_claimed(store: Host, claimed: Claimed) -> None:
+def release_claimed(store: EngineStore, claimed: Claimed) -> None:
     """Release a claimed run that was not executed. Records the death of the process before, which would be lost otherwise."""
     row = claimed.row
     assert row is not None
@@ -122,7 +122,7 @@ def release_claimed(store: Host, claimed: Claimed) -> None:
     store.keeper.release(row)
 
 
-def bury(store: Host, row: RunRow, deaths: Deaths) -> RunRow:
+def bury(store: EngineStore, row: RunRow, deaths: Deaths) -> RunRow:
     """End a run that kills its processes: it fails, and is not retried automatically. The caller holds the lease, and loses it."""
     chain = Chain(store.framer, row, row, store.backend.seal)
     chain.entries([taken_over(*deaths)])

@@ -25,13 +25,13 @@ def begin(
     run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]
 ) -> Ticket:
     """Number a call, and look up its record."""
-    plain, options, title, key, args = _resolve(name, function, args, given)
+    plain, options, title, key, args = _resolve(here, name, function, args, given)
     return look_up(Ticket(run, plain, _number(run, here, title, key), args, kwargs, options))
 
 
 def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Any:
     """Number a call and run it to its end, in this thread. Has a fast path to a recorded result, because a replay spends its time there."""
-    plain, options, title, key, args = _resolve(name, function, args, given)
+    plain, options, title, key, args = _resolve(here, name, function, args, given)
     address = _number(run, here, title, key)
     replay = run.replay
     found = replay.entries.get(address)
@@ -47,7 +47,7 @@ def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, .
     return drive(look_up(Ticket(run, plain, address, args, kwargs, options)))
 
 
-def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+def _resolve(here: Frame, name: Any, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Return the parts of a call: the function itself, its options, its name, its key, and its arguments."""
     if not isinstance(name, str):
         args = args if function is ABSENT else (function, *args)
@@ -59,7 +59,7 @@ def _resolve(name: Any, function: Any, args: tuple[Any, ...], given: dict[str, A
         plain, options = function, PLAIN
     if given:
         options = with_options(options, given)
-    title = check_name(name) if name is not None else name_for(plain, options)
+    title = name_for(plain, options) if name is None else name if name in here.counts else check_name(name)  # a counted name was checked
     return plain, options, title, None if options.key is None else check_key(options.key), args
 
 

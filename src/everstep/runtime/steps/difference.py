@@ -8,7 +8,7 @@ from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError
 from everstep.fields import Shape
 
-MOST_PLACES = 10
+MOST_PATHS = 10
 _BEFORE, _LONGEST = 60, 200  # characters of a text shown before a difference, and in total
 NOTHING = "nothing"
 
@@ -18,7 +18,7 @@ DifferingPath = tuple[tuple[Any, ...], str, str]
 class Difference(Shape, frozen=True):
     """One difference between a validated run and its record.
 
-    `recorded` and `now` show both values around the first difference, and `path` is its path inside the value; `places` lists the first 10
+    `recorded` and `now` show both values around the first difference, and `path` is its path inside the value; `paths` lists the first 10
     differences, and `count` says how many there are. `what` is result, input, new (called now, not recorded), missing (recorded, not called
     now), cancelled, or end (how the workflow itself ended).
     """
@@ -28,14 +28,14 @@ class Difference(Shape, frozen=True):
     now: str
     path: tuple[Any, ...] = ()
     what: str = "result"
-    places: tuple[DifferingPath, ...] = ()
+    paths: tuple[DifferingPath, ...] = ()
     count: int = 1
 
     def __str__(self) -> str:
         what = " input" if self.what == "input" else ""
-        places = self.places or ((self.path, self.recorded, self.now),)
-        shown = [f"{self.address}{what}{''.join(f'[{step!r}]' for step in path)}: recorded {was}, now {now}" for path, was, now in places]
-        left = self.count - len(places)
+        paths = self.paths or ((self.path, self.recorded, self.now),)
+        shown = [f"{self.address}{what}{''.join(f'[{step!r}]' for step in path)}: recorded {was}, now {now}" for path, was, now in paths]
+        left = self.count - len(paths)
         return "\n".join(shown) + (f"\n{self.address}{what}: and {left:,} more" if left > 0 else "")
 
 
@@ -44,9 +44,9 @@ def difference(address: str, recorded: Any, now: Any, what: str = "result") -> D
     old, new = encode(recorded, address), encode(now, address)
     if old == new:
         return None
-    places = _differing_paths(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
-    path, was, is_now = places[0]
-    return Difference(address, was, is_now, path, what, tuple(places[:MOST_PLACES]), len(places))
+    paths = _differing_paths(Decoder().decode(old), Decoder().decode(new)) or [((), *around(repr(recorded), repr(now)))]
+    path, was, is_now = paths[0]
+    return Difference(address, was, is_now, path, what, tuple(paths[:MOST_PATHS]), len(paths))
 
 
 def of_texts(address: str, recorded: str, now: str, what: str = "result") -> Difference:
@@ -81,9 +81,9 @@ def _differing_paths(old: Any, new: Any) -> list[DifferingPath]:
         found = between(old, new)
     except EverstepError:
         return []
-    places: list[DifferingPath] = []
+    paths: list[DifferingPath] = []
     for change in found:
         before = NOTHING if change.kind == "added" else repr(change.before)
         after = NOTHING if change.kind == "removed" else repr(change.after)
-        places.append((change.path, *around(before, after)))
-    return places
+        paths.append((change.path, *around(before, after)))
+    return paths

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from everstep.codec.values import hook, pack
 from everstep.errors import EverstepError
 from everstep.runtime.steps.options import shape_of
 from everstep.runtime.steps.ticket import Ticket, Turn
@@ -33,6 +34,12 @@ def look_again(ticket: Ticket) -> None:
 
 
 def input_bytes(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """Return the bytes that identify an input; an error names the part that cannot be stored."""
+    try:
+        if not kwargs:
+            return pack([*args], hook)  # the same bytes, without a name for errors: every step comes here
+    except (TypeError, ValueError, RecursionError, EverstepError):
+        pass
     try:
         return input_of(address, args, kwargs)
     except EverstepError as error:
@@ -131,8 +138,9 @@ def kept(run: Attempt, address: str, step: StepEntry) -> None:
     report = run.report
     report.kept += 1
     report.seconds_saved += (step.ended - step.started) / 1e6
-    report.tokens_saved += step.tokens
-    report.cost_saved += step.cost
+    if step.tokens or step.cost:
+        report.tokens_saved += step.tokens
+        report.cost_saved += step.cost
     run.saves.last_step = address
 
 

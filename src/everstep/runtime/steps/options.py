@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, replace
 from everstep.runtime.engine.context import warn_if_stray
-from everstep.runtime.engine.owner import place
+from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.steps.inside import made
 from everstep.runtime.steps.retry import Retry
 
@@ -137,7 +137,7 @@ def step(function: Any = None, /, **options: Any) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        here = place()
+        here = current_frame()
         if here is None:
             warn_if_stray(function.__name__)
             return function(*args, **kwargs)

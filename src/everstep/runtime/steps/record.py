@@ -39,7 +39,7 @@ def before_step(ticket: Ticket) -> tuple[Any] | None:
         raise next(iter(run.waits.values()))  # a `finally` while the run is suspended: the program has not left its block yet
     if run.account.limited:
         afford(ticket)
-    if run.letters.waiting and f"skip:{ticket.address}" in run.letters.waiting:
+    if run.messages.waiting and f"skip:{ticket.address}" in run.messages.waiting:
         return _skip(ticket)
     if ticket.options.at_most_once:
         instead = _begin_once(ticket)
@@ -58,20 +58,20 @@ def _skip(ticket: Ticket) -> tuple[Any]:
     run = ticket.run
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
-    letter = run.letters.waiting.pop(f"skip:{ticket.address}")
-    result = decode(run.store.framer.unwrap(letter.body))
+    message = run.messages.waiting.pop(f"skip:{ticket.address}")
+    result = decode(run.store.framer.unwrap(message.body))
     ticket.started = clock.now_us()
     mask = run.mask
     kept = result if mask is None else mask(result, f"result of {ticket.address}")
     form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.wrap)
     ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
     with run.writer.lock:
-        run.letters.read.append(letter.name)
+        run.messages.read.append(message.name)
     try:
         write(ticket, None)
     except BaseException:
         with run.writer.lock:
-            run.letters.put_back_read(letter)
+            run.messages.put_back_read(message)
         raise
     return (result,)
 
@@ -102,7 +102,7 @@ def _write_intent(ticket: Ticket) -> None:
         return writer.note()
 
     writer.commit(build)
-    ticket.run.letters.look_after_commit()
+    ticket.run.messages.look_after_commit()
 
 
 def _settle_once(ticket: Ticket, answer: str) -> tuple[Any]:
@@ -283,7 +283,7 @@ def after_step(ticket: Ticket, error: Exception | None, commit: Commit) -> None:
         saving, ticket.saving = ticket.saving, None
         run.saves.made(commit, saving)
     else:
-        run.letters.look_after_commit()
+        run.messages.look_after_commit()
     if ticket.span is not None:
         ticket.end_span(error)
     hooks = run.options.hooks

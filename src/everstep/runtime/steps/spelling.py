@@ -27,5 +27,5 @@ def spellings(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> I
     fixed = tuple(given[name] for name in first)
     values = {**dict(zip([*first, *either], args, strict=False)), **kwargs}
     for count in range(placed + 1):
-        by_place = either[:count]
-        yield (*fixed, *(given[name] for name in by_place)), {k: v for k, v in values.items() if k not in by_place and k not in first}
+        by_position = either[:count]
+        yield (*fixed, *(given[name] for name in by_position)), {k: v for k, v in values.items() if k not in by_position and k not in first}

@@ -12,7 +12,7 @@ from everstep.errors import InvalidArgument, Reentered, StepTimeout
 from everstep.records import RunRow
 from everstep.runtime.steps.options import StepOptions
 from everstep.store.chain import Entry
-from everstep.store.journal.entries import FAILED, NOTHING, Recorded, StepEntry, StepFlags, pack
+from everstep.store.journal.entries import FAILED, NOTHING, Recorded, StepEntry, StepFlags, pack_step
 from everstep.store.journal.results import Chunks
 
 if TYPE_CHECKING:
@@ -187,8 +187,8 @@ class Ticket:
         flags: StepFlags | None = None, chunks: Chunks | None = None,
     ) -> None:  # fmt: skip
         """Prepare the record of this step."""
-        step = StepEntry(
+        packed = pack_step(
             status, self.attempt, self.digest, self.input, form, result, error, self.started, clock.now_us(), self.tokens, self.cost,
             self.run.worker, flags or {},
         )  # fmt: skip
-        self.entry = Entry("step", pack(step), self.address, chunks or ())
+        self.entry = Entry("step", packed, self.address, chunks or ())

@@ -144,7 +144,7 @@ async def _wait(tasks: TaskWriter, run: Attempt, timer: Timer) -> None:
 
 def _note_end(run: Attempt, event: str, timer: Timer) -> None:
     run.writer.put("event", pack(EventEntry.of(event, {"timer": timer.address})), None)
-    timer.drop_letter()
+    timer.drop_message()
 
 
 async def _hold(tasks: TaskWriter, run: Attempt, timer: Timer) -> None:

@@ -172,7 +172,7 @@ class TaskWriter:
     async def write_entries(self) -> int:
         """Make the pending entries durable, without a checkpoint; return the sequence number."""
         commit = await self.commit(self.run.writer.note)
-        self.run.letters.look_after_commit()
+        self.run.messages.look_after_commit()
         return commit.run.head_seq
 
     async def flush(self) -> None:
@@ -181,5 +181,5 @@ class TaskWriter:
         run.live()
         if run.writer.entries:
             await self.commit(run.writer.note)
-            run.letters.look_after_commit()
+            run.messages.look_after_commit()
         await offload(run.writer.catch_up)

@@ -27,12 +27,12 @@ from everstep.errors import (
     NotFound,
     UnknownWorkflow,
 )
-from everstep.records import CHILD, Kind, Letter, RunRow, Status
+from everstep.records import CHILD, Kind, Message, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.engine.finish import wake_caller
-from everstep.runtime.engine.letters import verified as verified_letter
+from everstep.runtime.engine.messages import verified as verified_message
 from everstep.runtime.engine.replay import taken_over
-from everstep.runtime.engine_store import Host
+from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits.answer_instances import plain_of
 from everstep.runtime.waits.answer_schema import check_stored
@@ -48,12 +48,12 @@ from everstep.store.refs import find_run, verified
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
-def answer(store: Host, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
+def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
     address, found = _which(row, asked, gate)
-    posted = {letter.name for letter in store.backend.letters(row.id)}
+    posted = {message.name for message in store.backend.messages(row.id)}
     waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
     if found is None and waiting and not early:
         raise NotFound(
@@ -109,8 +109,8 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     if exact:
         return gate, exact[0]
     named = [g for g in asked if g.name == gate]
-    places = {g.address.rpartition("/")[0] for g in named if g.open}
-    if len(places) > 1:
+    outer = {g.address.rpartition("/")[0] for g in named if g.open}
+    if len(outer) > 1:
         raise InvalidArgument(
             f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
         )
@@ -120,18 +120,18 @@ def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]
     return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
 
 
-def post(store: Host, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
+def post(store: EngineStore, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
     if store.mask is not None:
         said = store.mask(said, what)
     body = store.framer.wrap(encode(said, what))
-    return store.backend.post(Letter.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
+    return store.backend.post(Message.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
 
 
-def pause(store: Host, run_id: str, reason: str | None) -> None:
+def pause(store: EngineStore, run_id: str, reason: str | None) -> None:
     _stop(store, run_id, "pause", reason, Status.WAITING)
 
 
-def cancel(store: Host, run_id: str, reason: str | None) -> bool:
+def cancel(store: EngineStore, run_id: str, reason: str | None) -> bool:
     """Cancel a run. Return False if the run has succeeded, which cannot be changed any more."""
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
@@ -140,22 +140,22 @@ def cancel(store: Host, run_id: str, reason: str | None) -> bool:
     return find_run(store.backend, row.id).status != Status.SUCCEEDED
 
 
-def cancel_for_caller(store: Host, row: RunRow, reason: str) -> None:
+def cancel_for_caller(store: EngineStore, row: RunRow, reason: str) -> None:
     """Cancel a child run whose caller cancelled the call. Does not wake the caller, which knows. A failed child without a retry stays failed."""
     if verified(row, store.backend.seal).status in _OVER:
         return
-    if row.status == Status.FAILED and all(letter.name != "retry" for letter in store.backend.letters(row.id)):
+    if row.status == Status.FAILED and all(message.name != "retry" for message in store.backend.messages(row.id)):
         return
     _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False)
 
 
-def obey_cancel(store: Host, row: RunRow, letter: Letter) -> None:
+def obey_cancel(store: EngineStore, row: RunRow, message: Message) -> None:
     """Apply a cancel message that came when the run was being closed. Its sender has cancelled the children."""
-    reason = decode(store.framer.unwrap(verified_letter(row, letter, store.backend.seal).body))
+    reason = decode(store.framer.unwrap(verified_message(row, message, store.backend.seal).body))
     _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
 
 
-def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
+def _stop(store: EngineStore, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
@@ -171,7 +171,7 @@ def _stop(store: Host, run_id: str, name: str, reason: str | None, status: Statu
     _apply(store, row, name, reason, status, wakes)
 
 
-def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Status, wakes: bool) -> None:
+def _apply(store: EngineStore, row: RunRow, name: str, reason: str | None, status: Status, wakes: bool) -> None:
     """Apply a message if no process executes the run: no process would read it."""
     if row.status == status:
         return
@@ -203,7 +203,7 @@ def _apply(store: Host, row: RunRow, name: str, reason: str | None, status: Stat
         wake_waiters(store.backend, store.framer, held, caller=wakes)
 
 
-def skip(store: Host, run_id: str, step: str, result: Any) -> None:
+def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
@@ -217,7 +217,7 @@ def skip(store: Host, run_id: str, step: str, result: Any) -> None:
         raise InvalidArgument(f"step {address} of run {row.id!r} is already marked to be skipped")
 
 
-def retry(store: Host, run_id: str, step: str) -> None:
+def retry(store: EngineStore, run_id: str, step: str) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     address = address_named(step)
@@ -242,18 +242,18 @@ def retry(store: Host, run_id: str, step: str) -> None:
             post(store, row, f"again:{failed}", None, None, "nothing")
 
 
-def _newest(store: Host, row: RunRow, address: str) -> str | None:
+def _newest(store: EngineStore, row: RunRow, address: str) -> str | None:
     found = [record for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
     return open_as(found[-1], StepEntry).status if found else None
 
 
-def due(store: Host, limit: int | None = None, outside: bool = False) -> list[str]:
+def due(store: EngineStore, limit: int | None = None, outside: bool = False) -> list[str]:
     """Return the runs with a message that is due. A failed run is resumed only by its retry, not by an answer or a timer."""
     now = clock.now_us()
     return [run for run in store.backend.due(now, outside=outside) if _worth_waking(store, run, now)][:limit]
 
 
-def due_or_damaged(store: Host) -> list[str]:
+def due_or_damaged(store: EngineStore) -> list[str]:
     """Return the due runs outside of queues, whose limits only workers keep. Includes damaged runs: waking one reports that, and the others still run."""
     now = clock.now_us()
     found: list[str] = []
@@ -267,17 +267,17 @@ def due_or_damaged(store: Host) -> list[str]:
     return found
 
 
-def _worth_waking(store: Host, run: str, now: int) -> bool:
+def _worth_waking(store: EngineStore, run: str, now: int) -> bool:
     row = store.backend.run(run)
     if row is None:
         return False
-    letters = [letter for letter in store.backend.letters(run) if letter.due is not None and letter.due <= now]
-    if any(letter.key != verified(row, store.backend.seal).key for letter in letters) and row == store.backend.run(run):
+    messages = [message for message in store.backend.messages(run) if message.due is not None and message.due <= now]
+    if any(message.key != verified(row, store.backend.seal).key for message in messages) and row == store.backend.run(run):
         raise DamagedRun(f"run {run!r} has a message for another run", remedy="Check the store: store.verify('full').")
-    return any(letter.name == "retry" or row.status != Status.FAILED for letter in letters)
+    return any(message.name == "retry" or row.status != Status.FAILED for message in messages)
 
 
-def wake(store: Host, limit: int | None) -> list[Any]:
+def wake(store: EngineStore, limit: int | None) -> list[Any]:
     """Resume due runs until there are none. Skips runs that another process executes, that are in a queue, or whose workflow is unknown here."""
     if limit is not None and (type(limit) is not int or limit < 0):
         raise InvalidArgument(f"limit must be an integer of at least 0, got {limit!r:.60}")

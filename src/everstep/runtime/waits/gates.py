@@ -16,7 +16,7 @@ from everstep.clock import clock
 from everstep.codec.values import decode, encode
 from everstep.errors import BadAnswer, DamagedFrame, GateTimeout, InvalidArgument, Waiting
 from everstep.fields import Shape
-from everstep.records import Letter
+from everstep.records import Message
 from everstep.runtime.engine.context import current
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.steps.options import check_name
@@ -182,15 +182,15 @@ def decide(run: Attempt, asked: Question) -> Any:
 def arrival(run: Attempt, asked: Question) -> tuple[Any] | None:
     """Return the answer that has come, recorded; that of the deadline, if it has passed; or None."""
     address, deadline = asked.address, asked.deadline
-    letter = _letter(run, asked)
-    if letter is None and deadline is not None and clock.now_us() >= deadline:
+    message = _message(run, asked)
+    if message is None and deadline is not None and clock.now_us() >= deadline:
         _say_expired(run, address, asked.default)
-        letter = run.letters.waiting.get(f"answer:{address}")
-    if letter is None:
+        message = run.messages.waiting.get(f"answer:{address}")
+    if message is None:
         return None
-    said = _said(run, letter)
+    said = _said(run, message)
     if (
-        deadline is not None and letter.at >= deadline and "expired" not in said
+        deadline is not None and message.at >= deadline and "expired" not in said
     ):  # late answers are refused when sent; this one was sent without that check
         return (answered(run, address, None if asked.default is NONE else asked.default, "timeout", asked.default is NONE),)
     value = said["value"] if asked.shape is None else plain_of(said["value"])
@@ -206,41 +206,41 @@ def _say_expired(run: Attempt, address: str, default: Any) -> None:
     """Post the outcome of the deadline as an answer. The first answer wins, and this may not be it."""
     try:
         run.store.backend.post(_expired(run, address, default), run.id)
-        run.letters.look()
+        run.messages.look()
     except TROUBLE as error:
         run.met(error)
         raise
 
 
-def _letter(run: Attempt, asked: Question) -> Letter | None:
+def _message(run: Attempt, asked: Question) -> Message | None:
     """Return the waiting answer, if it is valid. An invalid one that came before the question is discarded, and the gate keeps waiting."""
     address, shape = asked.address, asked.shape
-    letter = run.letters.waiting.get(f"answer:{address}")
-    if letter is None or shape is None:
-        return letter
-    said = _said(run, letter)
+    message = run.messages.waiting.get(f"answer:{address}")
+    if message is None or shape is None:
+        return message
+    said = _said(run, message)
     if "expired" in said:
-        return letter  # the default, which was checked
+        return message  # the default, which was checked
     value = plain_of(said["value"])
     fault = check(shape, value) or (_refusal(asked.kind, value) if asked.kind is not None else None)
     if fault is None:
-        return letter
-    run.letters.take(letter.name)
+        return message
+    run.messages.take(message.name)
     run.writer.put("event", pack(EventEntry.of("answer_refused", {"gate": address, "fault": fault})), None)
     return None
 
 
-def _said(run: Attempt, letter: Letter) -> dict[str, Any]:
-    said = decode(run.store.framer.unwrap(letter.body))
+def _said(run: Attempt, message: Message) -> dict[str, Any]:
+    said = decode(run.store.framer.unwrap(message.body))
     if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
-        raise DamagedFrame(f"the message {letter.name!r} does not contain an answer")
+        raise DamagedFrame(f"the message {message.name!r} does not contain an answer")
     return said
 
 
-def _expired(run: Attempt, address: str, default: Any) -> Letter:
+def _expired(run: Attempt, address: str, default: Any) -> Message:
     said = {"value": None if default is NONE else _kept(run, default, address), "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
-    return Letter.make(run.live()[0].key, f"answer:{address}", now, now, run.store.framer.wrap(encode(said)), run.store.backend.seal)
+    return Message.make(run.live()[0].key, f"answer:{address}", now, now, run.store.framer.wrap(encode(said)), run.store.backend.seal)
 
 
 def _kept(run: Attempt, value: Any, address: str) -> Any:
@@ -259,7 +259,7 @@ def _put_question(run: Attempt, asked: Question, known: bool) -> None:
             run.writer.put("gate", pack(GateEntry(text, asked.shape, asked.deadline, kept, {})), address)
     if asked.deadline is not None:
         with run.writer.lock:
-            run.letters.send(f"timer:{address}", asked.deadline)  # an existing one stays
+            run.messages.send(f"timer:{address}", asked.deadline)  # an existing one stays
 
 
 def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
@@ -268,8 +268,8 @@ def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bo
     with run.writer.lock:
         run.writer.put("answer", pack(answer), address)
         run.waits.pop(address, None)
-        run.letters.take(f"timer:{address}")
-        run.letters.keep_asleep(f"answer:{address}")
+        run.messages.take(f"timer:{address}")
+        run.messages.keep_asleep(f"answer:{address}")
     if run.options.policy.due("gate", None, 0, 0.0) is not None:
         run.saves.save("gate", "on gate")
     else:
@@ -284,8 +284,8 @@ def give_up(run: Attempt, address: str, seconds: float) -> None:
         return
     with run.writer.lock:
         run.writer.put("answer", pack(AnswerEntry(encode(None), "the program", {"cancelled": True, "seconds": seconds})), address)
-        run.letters.take(f"timer:{address}")
-        run.letters.keep_asleep(f"answer:{address}")
+        run.messages.take(f"timer:{address}")
+        run.messages.keep_asleep(f"answer:{address}")
     run.branches.cancelled(address, run.branch())
 
 

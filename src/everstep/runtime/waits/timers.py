@@ -47,10 +47,10 @@ class Timer(Shape):
     def wake_then(self) -> None:
         """Wake the run at the deadline. An existing message stays."""
         with self.run.writer.lock:
-            self.run.letters.send(f"timer:{self.address}", self.due)
+            self.run.messages.send(f"timer:{self.address}", self.due)
 
-    def drop_letter(self) -> None:
-        self.run.letters.take(f"timer:{self.address}")
+    def drop_message(self) -> None:
+        self.run.messages.take(f"timer:{self.address}")
 
     def waiting(self) -> Waiting:
         """Return the error that unwinds the program until the time has come."""
@@ -85,7 +85,7 @@ def sleep(run: Attempt, seconds: float | None, until: Any) -> None:
         return
     if timer.left() <= 0:
         timer.put()
-        timer.drop_letter()
+        timer.drop_message()
         return
     run.boundary()
     timer.put()

@@ -116,7 +116,7 @@ def _was_deleted(backend: Backend, key: str) -> bool:
     while found := backend.tombstones(after, _STONES):
         if any(stone.key.hex() == key for stone in found):
             return True
-        after = found[-1].place
+        after = found[-1].pk
     return False
 
 

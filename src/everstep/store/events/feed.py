@@ -18,15 +18,15 @@ from everstep.store.events.event import Event
 from everstep.store.journal.entries import ENTRY_KINDS, AnswerEntry, EventEntry, GateEntry, StepEntry, TimerEntry, open_entry, said_in
 from everstep.store.journal.results import show_input
 from everstep.store.load import checked
-from everstep.store.query import MOST_PLACE
+from everstep.store.query import MAX_POSITION
 from everstep.store.refs import verified
 from everstep.store.views import Page, from_meta, header_of, when
 
 
 def events(backend: Backend, after: int | str, run: RunRow | None, limit: int) -> Page[Event]:
     """Return events after a position. For one run, positions are its record numbers."""
-    if type(limit) is not int or not 1 <= limit <= MOST_PLACE:
-        raise InvalidArgument(f"limit must be an integer from 1 to {MOST_PLACE:,}, got {limit!r:.60}")
+    if type(limit) is not int or not 1 <= limit <= MAX_POSITION:
+        raise InvalidArgument(f"limit must be an integer from 1 to {MAX_POSITION:,}, got {limit!r:.60}")
     cursor = Cursor.parse(after)
     page: Page[Event] = Page()
     if run is not None:

@@ -37,13 +37,13 @@ def _in_module(name: str) -> type[Exception] | None:
     """Find a class in the dicts of modules and classes only: reading an attribute, even `__class__`, could import what the name says."""
     parts = ("builtins." + name if "." not in name else name).split(".")
     for cut in range(len(parts) - 1, 0, -1):
-        place: Any = sys.modules.get(".".join(parts[:cut]))
-        content = object.__getattribute__(place, "__dict__") if issubclass(type(place), ModuleType) else {}
+        found: Any = sys.modules.get(".".join(parts[:cut]))
+        content = object.__getattribute__(found, "__dict__") if issubclass(type(found), ModuleType) else {}
         for part in parts[cut:]:
-            place = content.get(part)
-            content = _dict_of_class(place) if issubclass(type(place), type) else {}
-        if issubclass(type(place), type) and issubclass(place, Exception) and name_of_class(place) == name and not issubclass(place, Told):
-            return cast("type[Exception]", place)
+            found = content.get(part)
+            content = _dict_of_class(found) if issubclass(type(found), type) else {}
+        if issubclass(type(found), type) and issubclass(found, Exception) and name_of_class(found) == name and not issubclass(found, Told):
+            return cast("type[Exception]", found)
     return None
 
 

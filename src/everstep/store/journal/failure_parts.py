@@ -24,7 +24,7 @@ CAUSE: Any = vars(BaseException)["__cause__"]
 SUPPRESS: Any = vars(BaseException)["__suppress_context__"]
 
 
-class Keeper:
+class ErrorPacker:
     """Takes one error apart into values that can be stored, within the limits above."""
 
     def __init__(self, clean: Callable[[str], str]):

@@ -27,8 +27,8 @@ from everstep.store.journal.failure_parts import (
     PREFIX,
     SHORT_MESSAGE,
     SUPPRESS,
+    ErrorPacker,
     Fields,
-    Keeper,
     shown_message,
     writable,
 )
@@ -42,7 +42,7 @@ def error_body(error: BaseException, clean: Callable[[str], str] = str) -> dict[
     import traceback
 
     text = clean(writable("".join(traceback.format_exception(error))))[-20_000:]
-    said = Keeper(clean).said(error)
+    said = ErrorPacker(clean).said(error)
     body = {"type": said.pop("type"), "message": said.pop("message"), "traceback": text}
     for name in ("object", "fields"):
         if name in said:

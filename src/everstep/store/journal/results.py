@@ -38,25 +38,21 @@ class Arguments(NamedTuple):
         return f"({', '.join([*map(repr, self.args), *(f'{name}={value!r}' for name, value in self.kwargs.items())])})"
 
 
-class StoredResult(NamedTuple):
-    """A result as it is stored, with the chunks that it needs."""
-
-    form: int
-    data: bytes | None
-    chunks: Chunks
+StoredResult = tuple[int, bytes | None, Chunks]
+"""The form of a result, its data, and the chunks that it needs."""
 
 
 def result_body(result: Any, path: str, wrap: Callable[[bytes], bytes]) -> StoredResult:
     """Encode a result. `path` names it in errors."""
     if result is None:
-        return StoredResult(NOTHING, None, [])
+        return NOTHING, None, []
     data = encode(result, path)
     if len(data) < BIG_RESULT:
-        return StoredResult(INLINE, data, [])
+        return INLINE, data, []
     saver = Saver(wrap)
     saver.begin(decode(data))
     saved = saver.build(whole=True)
-    return StoredResult(CHUNKED, saved.base, saved.chunks)
+    return CHUNKED, saved.base, saved.chunks
 
 
 def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) -> Any:

@@ -142,5 +142,5 @@ def _variants(value: Any) -> Iterator[Any]:
     elif type(value) is int:
         yield from (value ^ 1 << bit for bit in range(63))
     elif isinstance(value, tuple):
-        for place, item in enumerate(value):
-            yield from ((*value[:place], other, *value[place + 1 :]) for other in _variants(item))
+        for index, item in enumerate(value):
+            yield from ((*value[:index], other, *value[index + 1 :]) for other in _variants(item))

@@ -12,11 +12,11 @@ from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 
-from everstep.backends.contract.recovery import Feed, Wreck
+from everstep.backends.contract.recovery import DamagedStore, Feed
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Status, Tag
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Status, Tag
 from everstep.store.journal.entries import said_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.chain_evidence import prove
@@ -34,17 +34,17 @@ class Beside(Shape):
     """The side rows of a run, proved except for which run they belong to."""
 
     tags: list[Tag]
-    letters: list[Letter]
+    messages: list[Message]
     marks: list[Pruned]
     bases: list[Base]
 
     def of(self, key: bytes) -> Beside:
         """Select the side rows of the run with this key."""
-        tags, letters = [tag for tag in self.tags if tag.key == key], [letter for letter in self.letters if letter.key == key]
-        return Beside(tags, letters, [mark for mark in self.marks if mark.key == key], [base for base in self.bases if base.key == key])
+        tags, messages = [tag for tag in self.tags if tag.key == key], [message for message in self.messages if message.key == key]
+        return Beside(tags, messages, [mark for mark in self.marks if mark.key == key], [base for base in self.bases if base.key == key])
 
     def all(self) -> list[Checked]:
-        return [*self.tags, *self.letters, *self.marks, *self.bases]
+        return [*self.tags, *self.messages, *self.marks, *self.bases]
 
 
 class Found(Shape):
@@ -64,48 +64,48 @@ class Found(Shape):
 class Finder(Shape):
     """Finds runs. `deep`: also search beyond what the engine finds."""
 
-    wreck: Wreck
+    source: DamagedStore
     feed: Feed
     deep: bool
     healer: Healer
     _frames: dict[bytes, bytes | None] = field(default_factory=dict)
     """The corrected frames of damaged chunks."""
 
-    def find(self, place: int) -> Found | None:
+    def find(self, pk: int) -> Found | None:
         """Find the run at a position; None if there is none, or if nothing of it can be proved."""
-        row, sure = self._row(place)
-        if row is None and not (self.deep and self.wreck.alive(place)):
+        row, sure = self._row(pk)
+        if row is None and not (self.deep and self.source.alive(pk)):
             return None
-        beside = self._beside(place)
+        beside = self._beside(pk)
         if row is not None:
-            return self._gathered(place, row.id, row, sure, beside)
-        for name in self.wreck.names(place):
-            found = self._gathered(place, name, None, False, beside)
+            return self._gathered(pk, row.id, row, sure, beside)
+        for name in self.source.names(pk):
+            found = self._gathered(pk, name, None, False, beside)
             if found is not None:  # its first record proves its id; the name of a damaged row proves nothing
                 told = found.recovered.row.id
-                return found if told == name else self._gathered(place, told, None, False, beside)
+                return found if told == name else self._gathered(pk, told, None, False, beside)
         return None
 
-    def _row(self, place: int) -> tuple[RunRow | None, bool]:
+    def _row(self, pk: int) -> tuple[RunRow | None, bool]:
         """Return the newest row that its digest proves, and whether it is the current one of the store."""
-        found = self.wreck.rows(place, self.deep)
+        found = self.source.rows(pk, self.deep)
         rows = [(row, live) for row, live in found if row.digest(self.healer.seal) == row.check]
         if not any(live for _, live in rows):
             damaged = {row.check: row for row, live in found if live}
             healed = (self.healer.row(row) for row in damaged.values())
             rows += [(row, True) for row in healed if row is not None]
         rows.sort(key=lambda pair: not pair[1])
-        if not rows or not (rows[0][1] or self.wreck.alive(place)):
+        if not rows or not (rows[0][1] or self.source.alive(pk)):
             return None, False
         return rows[0]
 
-    def _beside(self, place: int) -> Beside:
-        wreck, deep = self.wreck, self.deep
+    def _beside(self, pk: int) -> Beside:
+        source, deep = self.source, self.deep
         return Beside(
-            self._proven(wreck.tags(place, deep), lambda tag: (tag.name, tag.number)),
-            self._proven(wreck.letters(place, deep), lambda letter: letter.name),
-            self._proven(wreck.pruned(place, deep), lambda _: 0),
-            self._proven(wreck.bases(place, deep), lambda base: base.number),
+            self._proven(source.tags(pk, deep), lambda tag: (tag.name, tag.number)),
+            self._proven(source.messages(pk, deep), lambda message: message.name),
+            self._proven(source.pruned(pk, deep), lambda _: 0),
+            self._proven(source.bases(pk, deep), lambda base: base.number),
         )
 
     def _proven(self, things: Iterable[T], name: Callable[[T], object]) -> list[T]:
@@ -117,14 +117,14 @@ class Finder(Shape):
                 found.setdefault(name(good), good)
         return list(found.values())
 
-    def _gathered(self, place: int, run: str, row: RunRow | None, live: bool, beside: Beside) -> Found | None:
+    def _gathered(self, pk: int, run: str, row: RunRow | None, live: bool, beside: Beside) -> Found | None:
         heads = {row.head_seq: row.head_digest} if row is not None and row.head_seq else {}
-        end = self.feed.ends.get(place, 0)
-        candidates = self.wreck.records(place, run, self.deep)
+        end = self.feed.ends.get(pk, 0)
+        candidates = self.source.records(pk, run, self.deep)
         key, records = self._proved(candidates, heads, row, beside)
         last = max([*heads, end, *records], default=0)
         if len(records) < last and not self.deep:
-            candidates = self.wreck.records(place, run, True)
+            candidates = self.source.records(pk, run, True)
             key, records = self._proved(candidates, heads, row, beside)
             last = max([*heads, end, *records], default=0)
         if not last or (row is None and 1 not in records) or last > _MOST_LOST + _MOST_TIMES * len(records):
@@ -135,8 +135,8 @@ class Finder(Shape):
         beside = beside.of(made.key)
         hints = {seq: options[0].kind for seq, options in candidates.items() if seq not in records}
         recovered = RecoveredRun(
-            made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.letters),
-            beside.marks[0] if beside.marks else None, list(beside.bases), self.wreck.tag_names(place) if self.deep else [], self.healer.seal,
+            made, sure, last, counted, sure or end == last, records, hints, list(beside.tags), list(beside.messages),
+            beside.marks[0] if beside.marks else None, list(beside.bases), self.source.tag_names(pk) if self.deep else [], self.healer.seal,
         )  # fmt: skip
         recovered.losses += _losses(run, row, sure)
         return Found(recovered, row if sure else None, beside)
@@ -170,7 +170,7 @@ class Finder(Shape):
         if digest in self._frames:
             return self._frames[digest]
         damaged: dict[bytes, None] = {}
-        for frame in self.wreck.chunk(family, digest):
+        for frame in self.source.chunk(family, digest):
             if self._holds(frame, digest):
                 return frame
             damaged[frame] = None

@@ -17,7 +17,7 @@ from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
-from everstep.records import SALT_BYTES, ZERO, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Status, Tag, chain, make_record
+from everstep.records import SALT_BYTES, ZERO, Base, Kind, Message, Pruned, Record, RunRow, Seal, Status, Tag, chain, make_record
 from everstep.snapshot.loader import Fetch
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import EventEntry, pack, said_in
@@ -46,7 +46,7 @@ class RecoveredRun(Shape):
     hints: dict[int, str]
     """The likely kinds of lost records."""
     tags: list[Tag]
-    letters: list[Letter]
+    messages: list[Message]
     mark: Pruned | None
     bases: list[Base]
     tag_names: list[tuple[str, int]]
@@ -187,8 +187,8 @@ class RecoveredRun(Shape):
         """Pause the run as an operator would: it continues when someone resumes it."""
         self.paused = True
         reason = f"repaired: {reason}"
-        if all(letter.name != PAUSE for letter in self.letters):
-            self.letters.append(Letter.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason)), self.seal))
+        if all(message.name != PAUSE for message in self.messages):
+            self.messages.append(Message.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason)), self.seal))
         if row.status == Status.FAILED:  # no process runs it, and the message keeps it from being woken up
             return row
         more = Chain(framer, row, row, self.seal)
@@ -206,7 +206,7 @@ class RecoveredRun(Shape):
         for record in self.chain:
             for name in record.tags if record.kind == _CHECKPOINT else ():
                 found.setdefault((name, record.number), Tag.make(row.key, name, record.number, record.at, self.seal))
-        self.tags = [found[place] for place in sorted(found)]
+        self.tags = [found[key] for key in sorted(found)]
         for name, number in self.tag_names:
             if (name, number) not in found:
                 self.losses.append(Loss(row.id, "tag", "its row is lost", number, name=name))

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 
 from everstep.backends.contract.queues import LIMITS
-from everstep.backends.contract.recovery import Builder, Entry, Feed, Summary, Wreck
-from everstep.backends.deleted_places import PREFIX, unpack
-from everstep.backends.registry import open_builder, open_wreck, shown
+from everstep.backends.contract.recovery import Builder, DamagedStore, Entry, Feed, Summary
+from everstep.backends.deleted_pks import PREFIX, unpack
+from everstep.backends.registry import open_builder, open_damaged, shown
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Seal, Tombstone, fact_check, shift, unkeyed
+from everstep.records import ZERO, Seal, Tombstone, property_check, shift, unkeyed
 from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
@@ -39,11 +39,11 @@ def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str]
     """Repair a store that has its own seal and framer; the new one gets the same."""
     builder = open_builder(target, seal)
     try:
-        wreck = open_wreck(source, builder.private, seal)
+        damaged = open_damaged(source, builder.private, seal)
         try:
-            return _Repair(wreck, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
+            return _Repair(damaged, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
         finally:
-            wreck.close()
+            damaged.close()
     except OSError as error:  # of the private copy
         raise StoreError(
             f"{shown(source)} cannot be repaired: the operating system reported {error}",
@@ -54,7 +54,7 @@ def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str]
 
 
 class _Repair(Shape):
-    wreck: Wreck
+    source: DamagedStore
     builder: Builder
     out: Repaired
     healer: Healer
@@ -68,26 +68,26 @@ class _Repair(Shape):
     _written: dict[bytes, set[bytes]] = field(default_factory=dict)
 
     def all(self) -> Repaired:
-        self.summary = self.wreck.summary(False)
+        self.summary = self.source.summary(False)
         deep = not self._adds_up()
         if deep:
-            self.summary = self.wreck.summary(True)
-        self.feed = self.wreck.feed(deep)
+            self.summary = self.source.summary(True)
+        self.feed = self.source.feed(deep)
         self._read_tombstones(deep)
-        facts = self.wreck.facts(deep)
-        self._forgotten = {place for name, value in facts.items() if name.startswith(PREFIX) for part in unpack(value) for place in part}
-        places = _dense({*self.wreck.places(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.places})
-        finder = Finder(self.wreck, self.feed, deep, self.healer)
-        for place in reversed(places):  # newest first: if two runs have the same id, the older one was deleted
-            if place not in self.tombstones and place not in self._forgotten:
-                self._run(place, finder)
+        properties = self.source.properties(deep)
+        self._forgotten = {pk for name, value in properties.items() if name.startswith(PREFIX) for part in unpack(value) for pk in part}
+        pks = _dense({*self.source.pks(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.created})
+        finder = Finder(self.source, self.feed, deep, self.healer)
+        for pk in reversed(pks):  # newest first: if two runs have the same id, the older one was deleted
+            if pk not in self.tombstones and pk not in self._forgotten:
+                self._run(pk, finder)
         if not self._heads and not self.tombstones and self.summary.total is None:
             raise NotAStore(f"{self.out.source}: no provable part of an Everstep store was found in it")
-        for name, value in facts.items():
-            self._total = shift(self._total, (), [fact_check(name, value, self.healer.seal)])
+        for name, value in properties.items():
+            self._total = shift(self._total, (), [property_check(name, value, self.healer.seal)])
             if name.startswith(_KEPT):  # the others are about the old store: when it was verified or cleaned up
-                self.builder.fact(name, value)
-        self._bury(max(places, default=0), deep)
+                self.builder.add_property(name, value)
+        self._bury(max(pks, default=0), deep)
         self._tell_of_the_store()
         self.out.healed = self.healer.healed
         self.out.lost.sort(key=lambda loss: (loss.run is not None, loss.run or ""))
@@ -95,28 +95,28 @@ class _Repair(Shape):
 
     def _adds_up(self) -> bool:
         """Whether everything that the engine finds matches the manifest: then no run, tag or message is missing."""
-        total, wreck, seal = ZERO, self.wreck, self.healer.seal
-        stones = wreck.tombstones(False)
+        total, source, seal = ZERO, self.source, self.healer.seal
+        stones = source.tombstones(False)
         if self.summary.total is None or any(stone.digest(self.healer.seal) != stone.check for stone in stones):
             return False
-        for place in wreck.places(False):
-            rows = wreck.rows(place, False)
-            beside: list[Checked] = [*wreck.tags(place, False), *wreck.letters(place, False), *wreck.pruned(place, False)]
-            beside += wreck.bases(place, False)
+        for pk in source.pks(False):
+            rows = source.rows(pk, False)
+            beside: list[Checked] = [*source.tags(pk, False), *source.messages(pk, False), *source.pruned(pk, False)]
+            beside += source.bases(pk, False)
             if not rows or rows[0][0].digest(seal) != rows[0][0].check or any(thing.digest(seal) != thing.check for thing in beside):
                 return False
             total = shift(total, (), [rows[0][0].check, *(thing.check for thing in beside)])
-        facts = [fact_check(name, value, seal) for name, value in wreck.facts(False).items()]
-        return shift(total, (), [*(stone.check for stone in stones), *facts]) == self.summary.total
+        properties = [property_check(name, value, seal) for name, value in source.properties(False).items()]
+        return shift(total, (), [*(stone.check for stone in stones), *properties]) == self.summary.total
 
     def _read_tombstones(self, deep: bool) -> None:
-        for stone in self.wreck.tombstones(deep):
+        for stone in self.source.tombstones(deep):
             good = stone if stone.digest(self.healer.seal) == stone.check else self.healer.row(stone)
             if good is not None:
-                self.tombstones.setdefault(good.place, good)
+                self.tombstones.setdefault(good.pk, good)
 
-    def _run(self, place: int, finder: Finder) -> None:
-        found = finder.find(place)
+    def _run(self, pk: int, finder: Finder) -> None:
+        found = finder.find(pk)
         if found is None or found.recovered.row.id in self._ids:
             return
         run, family = found.recovered.row.id, found.recovered.row.family
@@ -125,16 +125,16 @@ class _Repair(Shape):
         except Damaged as error:  # its digests match, but Everstep cannot have written it
             self.out.lost.append(Loss(run, "run", f"it is inconsistent: {error.message}"))
             return
-        self._write(place, found, finder)
+        self._write(pk, found, finder)
         self._ids.add(run)
         self._total = shift(self._total, (), [*found.checks(), *(tag.check for tag in found.recovered.tags)])
 
-    def _write(self, place: int, found: Found, finder: Finder) -> None:
+    def _write(self, pk: int, found: Found, finder: Finder) -> None:
         recovered = found.recovered
         task = None if has_ended(recovered.chain) else task_in(recovered.chain)
-        self.builder.run(place, recovered.row, recovered.chain, recovered.tags, recovered.letters, recovered.mark, recovered.bases, task)
+        self.builder.run(pk, recovered.row, recovered.chain, recovered.tags, recovered.messages, recovered.mark, recovered.bases, task)
         self._chunks(found, finder)
-        self._heads[place] = recovered.row.head_seq
+        self._heads[pk] = recovered.row.head_seq
         self.out.runs += 1
         self.out.records += len(recovered.chain)
         self.out.checkpoints += len(recovered.good)
@@ -152,27 +152,27 @@ class _Repair(Shape):
 
     def _bury(self, last: int, deep: bool) -> None:
         """Give every position without a run a tombstone, unless a property lists it as deleted. If neither is left, the run is unknown."""
-        for place in range(1, last + 1):
-            if place in self._heads or place in self._forgotten:
+        for pk in range(1, last + 1):
+            if pk in self._heads or pk in self._forgotten:
                 continue
-            stone = self.tombstones.get(place)
+            stone = self.tombstones.get(pk)
             if stone is None:
-                stone = Tombstone.unknown(place, clock.now_us(), self.healer.seal)
-                self._tell_of_a_run(place, deep)
+                stone = Tombstone.unknown(pk, clock.now_us(), self.healer.seal)
+                self._tell_of_a_run(pk, deep)
             self.builder.tombstone(stone)
         self._total = shift(self._total, (), [stone.check for stone in self.tombstones.values()])
         self.builder.finish(last, self.summary.last if self.summary.last in self._heads else None, self._entries())
 
-    def _tell_of_a_run(self, place: int, deep: bool) -> None:
-        names = [name for name in self.wreck.names(place) if name not in self._ids] if deep else []
-        if names and self.wreck.alive(place):
-            self.out.lost.append(Loss(names[0], "run", "neither its row nor its first records can be proved", name=f"number {place}"))
+    def _tell_of_a_run(self, pk: int, deep: bool) -> None:
+        names = [name for name in self.source.names(pk) if name not in self._ids] if deep else []
+        if names and self.source.alive(pk):
+            self.out.lost.append(Loss(names[0], "run", "neither its row nor its first records can be proved", name=f"number {pk}"))
         elif self.summary.buries:
-            self.out.lost.append(Loss(None, "run", "neither the run nor its tombstone was found", name=f"number {place}"))
+            self.out.lost.append(Loss(None, "run", "neither the run nor its tombstone was found", name=f"number {pk}"))
 
     def _entries(self) -> list[Entry]:
         """Return the old feed plus records that repair added; a new feed if it cannot be proved or contains missing records."""
-        known = {place: last for place, last in self.feed.ends.items() if place in self._heads}
+        known = {pk: last for pk, last in self.feed.ends.items() if pk in self._heads}
         if self.feed.entries is not None and known.keys() == self._heads.keys():
             return self.feed.entries + [(p, known[p] + 1, last - known[p]) for p, last in sorted(self._heads.items()) if last > known[p]]
         reason = f"its order is lost: all records are listed again, run by run, after position {self.feed.end}"
@@ -180,7 +180,7 @@ class _Repair(Shape):
             self.out.lost.append(Loss(None, "feed", reason))
         # Positions are never reused: a reader that followed the old store sees everything again and misses nothing.
         gone = [(0, 1, self.feed.end)] if self.feed.end else []
-        return gone + [(place, 1, last) for place, last in sorted(self._heads.items())]
+        return gone + [(pk, 1, last) for pk, last in sorted(self._heads.items())]
 
     def _tell_of_the_store(self) -> None:
         lost, told = self.out.lost, self.summary
@@ -206,11 +206,11 @@ class _Repair(Shape):
             )
 
 
-def _dense(places: set[int]) -> list[int]:
+def _dense(pks: set[int]) -> list[int]:
     """Return the positions in order, up to the first large gap."""
     found: list[int] = []
-    for place in sorted(places - {0}):
-        if place - (found[-1] if found else 0) > _MOST_UNKNOWN:
+    for pk in sorted(pks - {0}):
+        if pk - (found[-1] if found else 0) > _MOST_UNKNOWN:
             break
-        found.append(place)
+        found.append(pk)
     return found

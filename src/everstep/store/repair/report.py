@@ -30,8 +30,8 @@ class Loss(Shape, frozen=True):
         """A text that names it."""
         if self.what in ("checkpoint", "note"):
             return f"{'' if self.what == 'checkpoint' else 'note of '}{self.run}@{self.number}"
-        place = f" {self.name}" if self.name is not None else f" {self.seq}" if self.seq is not None else ""
-        return f"{self.what}{place}" + (f" of {self.run}" if self.run is not None else "")
+        detail = f" {self.name}" if self.name is not None else f" {self.seq}" if self.seq is not None else ""
+        return f"{self.what}{detail}" + (f" of {self.run}" if self.run is not None else "")
 
     def __str__(self) -> str:
         return f"{self.which}: {self.reason}"

@@ -149,7 +149,7 @@ def _has_delta(record: Record, framer: Framer) -> bool:
         return False
 
 
-def _runs_of(items: Sequence[Any], gone: Callable[[Any], bool], place: Callable[[Any], int]) -> tuple[tuple[int, int], ...]:
+def _runs_of(items: Sequence[Any], gone: Callable[[Any], bool], number_of: Callable[[Any], int]) -> tuple[tuple[int, int], ...]:
     """Return the first and last of each series of items that are missing."""
     rows = [list(group) for is_gone, group in groupby(items, gone) if is_gone]
-    return tuple((place(row[0]), place(row[-1])) for row in rows)
+    return tuple((number_of(row[0]), number_of(row[-1])) for row in rows)

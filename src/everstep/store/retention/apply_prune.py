@@ -117,10 +117,10 @@ def gone_numbers(last: int, stay: set[int]) -> list[tuple[int, int]]:
     return [(row[0], row[-1]) for row in rows]
 
 
-def joined(before: Sequence[tuple[int, int]], after: Sequence[tuple[int, int]], place: int) -> list[tuple[int, int]]:
-    """Return the ranges of `before` below `place` and those of `after` from it on."""
-    below = [(first, min(last, place - 1)) for first, last in before if first < place]
-    return [*below, *((max(first, place), last) for first, last in after if last >= place)]
+def joined(before: Sequence[tuple[int, int]], after: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """Return the ranges of `before` below `limit` and those of `after` from it on."""
+    below = [(first, min(last, limit - 1)) for first, last in before if first < limit]
+    return [*below, *((max(first, limit), last) for first, last in after if last >= limit)]
 
 
 def _slice(waiting: list[tuple[int, list[Body]]], at: int, size: int) -> list[tuple[int, list[Body]]]:

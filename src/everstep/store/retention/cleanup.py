@@ -115,7 +115,7 @@ class Cleaner:
         deleter = Deleter(self._backend, policies, self._protected, delete if not dry_run else None, pace)
         out.deleted = deleter.all(rows)
         gone = deleter.gone
-        left = [(place, row) for place, row in rows if row.key not in gone]
+        left = [(pk, row) for pk, row in rows if row.key not in gone]
         without = {row.id for _, row in rows if row.key in gone}
         out.pruned = self._pruner(given, without).prune(left, pace, dry_run=dry_run, whole=True)
         out.pruned.unread = unread
@@ -131,14 +131,14 @@ class Cleaner:
                     forget(self._backend, run)
         out.seconds = pace.seconds
         if not dry_run:
-            self._backend.set_fact(_LAST, _said(out))
+            self._backend.set_property(_LAST, _said(out))
         return out
 
 
 def rows_of(backend: Backend, problems: list[str]) -> list[tuple[int, RunRow]]:
     """Return every valid run with its position, oldest first. Faults of the others are added to `problems`; these runs are left alone."""
     found: list[tuple[int, RunRow]] = []
-    after, limit, last = 0, _AT_ONCE, backend.manifest().places
+    after, limit, last = 0, _AT_ONCE, backend.manifest().created
     while after <= last:
         try:
             rows = backend.runs(Query(oldest_first=True, after=after, limit=limit))
@@ -182,7 +182,7 @@ def check_schedule(schedule: Schedule) -> Schedule:
 def last_time(backend: Backend) -> tuple[datetime, bool] | None:
     """Return the time of the last clean-up, and whether it was complete."""
     try:
-        said = json.loads(backend.fact(_LAST) or "null")
+        said = json.loads(backend.get_property(_LAST) or "null")
         return None if said is None else (when(said["at"]), bool(said["complete"]))
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
         return None  # an unreadable label: clean up again

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.deleted_places import BLOCK, block_of
+from everstep.backends.deleted_pks import BLOCK, block_of
 from everstep.clock import clock
 from everstep.errors import Damaged
 from everstep.fields import Shape
@@ -150,21 +150,21 @@ def forget_deleted(backend: Backend, pace: Pace, problems: list[str]) -> None:
 
 def _forget_deleted(backend: Backend, pace: Pace) -> None:
     manifest = backend.manifest()
-    deleted = str(manifest.places - manifest.runs)
-    if backend.fact(_TRIMMED) != deleted:
+    deleted = str(manifest.created - manifest.runs)
+    if backend.get_property(_TRIMMED) != deleted:
         trim_feed(backend, pace)
         if not pace.over:
-            backend.set_fact(_TRIMMED, deleted)
+            backend.set_property(_TRIMMED, deleted)
     drop_tombstones(backend, pace)
 
 
 def drop_tombstones(backend: Backend, pace: Pace) -> int:
     """Drop old tombstones, a block at a time; return their number. Their positions stay known as those of deleted runs."""
-    before, place, gone = clock.now_us() - REMEMBERED_DAYS * _DAY_US, 0, 0
-    while not pace.over and (found := backend.tombstones(place, 1)):
-        block = block_of(found[0].place)
+    before, pk, gone = clock.now_us() - REMEMBERED_DAYS * _DAY_US, 0, 0
+    while not pace.over and (found := backend.tombstones(pk, 1)):
+        block = block_of(found[0].pk)
         gone += backend.forget(block, before)
-        place = (block + 1) * BLOCK
+        pk = (block + 1) * BLOCK
     return gone
 
 

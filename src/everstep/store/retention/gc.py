@@ -194,7 +194,7 @@ def _count_gone(backend: Backend, family: bytes, digests: Sequence[bytes]) -> in
 def refuse_unproved(backend: Backend) -> None:
     """Raise unless the manifest adds up: missing runs may have referred to any chunk."""
     census = backend.census()
-    if census.runs != census.found_runs or census.total != census.found_total or census.places != census.found_runs + census.tombstones:
+    if census.runs != census.found_runs or census.total != census.found_total or census.created != census.found_runs + census.tombstones:
         raise Damaged("the runs do not match the manifest", remedy="Run store.verify() to see what is wrong.")
 
 

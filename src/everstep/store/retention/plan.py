@@ -90,8 +90,8 @@ def _goes(decision: Decision, needed_by: int | None) -> Decision:
 
 def source_of(sources: list[int], number: int) -> int:
     """Return the checkpoint at which a load begins; 0: before the first one."""
-    place = bisect_right(sources, number)
-    return sources[place - 1] if place else 0
+    index = bisect_right(sources, number)
+    return sources[index - 1] if index else 0
 
 
 def needed(sources: list[int], kept: list[int], newest_base: int) -> dict[int, int]:

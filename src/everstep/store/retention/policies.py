@@ -46,7 +46,7 @@ class Policies:
     """The policies of a store at one moment. `default` overrides the store's own, `given` overrides all."""
 
     def __init__(self, backend: Backend, default: Retention | None = None, given: Retention | None = None):
-        self._facts = backend.facts(_STORE)
+        self._properties = backend.properties(_STORE)
         self._default = default
         self._given = None if given is None else Policy("", given)
 
@@ -61,10 +61,10 @@ class Policies:
 
     def runs(self) -> list[str]:
         """Return the ids of the runs that have their own policy."""
-        return [name.removeprefix(_RUN) for name in self._facts if name.startswith(_RUN)]
+        return [name.removeprefix(_RUN) for name in self._properties if name.startswith(_RUN)]
 
     def _read(self, name: str, row: RunRow | None = None) -> Policy | None:
-        text = self._facts.get(name)
+        text = self._properties.get(name)
         if text is None:
             return None
         try:
@@ -90,9 +90,9 @@ def set_retention(backend: Backend, retention: Retention | Mapping[str, Any] | N
         row = find_run(backend, run)
         name = _RUN + row.id
         said = None if said is None else {**said, "key": row.key.hex()}
-    backend.set_fact(name, None if said is None else json.dumps(said))
+    backend.set_property(name, None if said is None else json.dumps(said))
 
 
 def forget(backend: Backend, run: str) -> None:
     """Remove the policy of a deleted run."""
-    backend.set_fact(_RUN + run, None)
+    backend.set_property(_RUN + run, None)

@@ -178,7 +178,7 @@ class Pruner:
                 continue  # its limit covers more runs than these
             if policy.width == 2 and whole and _stored(self._backend) <= limit:
                 continue
-            counted = [(place, row) for place, row in rows if policy.counts(row)]
+            counted = [(pk, row) for pk, row in rows if policy.counts(row)]
             members = list(self._members(counted, policies, policy, pace))
             other = sum(row.stored for _, row in counted) - sum(member.survey.row.stored for member in members)
             for key, numbers in over_size_limit(self._backend, members, other, limit).items():
@@ -187,7 +187,7 @@ class Pruner:
     def _members(
         self, rows: list[tuple[int, RunRow]], policies: Mapping[bytes, Policy | None], limited: Policy, pace: Pace
     ) -> Iterator[Member]:
-        for place, row in sorted(rows, key=lambda pair: pair[1].family):
+        for pk, row in sorted(rows, key=lambda pair: pair[1].family):
             if pace.over:
                 raise TimeOver
             try:
@@ -198,7 +198,7 @@ class Pruner:
             decisions = self._decide(found, policies[row.key])
             if row.key in self._crowd:
                 decisions = dropped_by_limit(decisions, *self._crowd[row.key])
-            yield Member(found, decisions, policies[row.key] == limited, place, held)
+            yield Member(found, decisions, policies[row.key] == limited, pk, held)
 
 
 def _not_yet(decision: Decision) -> Decision:

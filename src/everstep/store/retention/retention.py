@@ -141,9 +141,9 @@ def decide(
     only_final = ended and retention.completed == "final"
     gone = 'the run has ended and completed="final"' if only_final else f"not kept by {', '.join(retention.rules)}"
     out = []
-    for place, point in enumerate(newest_first):
+    for index, point in enumerate(newest_first):
         # Ask the rules about each one, even if it is kept anyway: as the newest of its day it uses up that day.
-        by_rule = None if only_final else rules.reason(place, point)
+        by_rule = None if only_final else rules.reason(index, point)
         must = firm.get(point.number)
         reason = must or by_rule
         out.append(Decision(point.number, reason is not None, reason or gone, point.bytes, must is not None))
@@ -179,14 +179,14 @@ class _Rules:
         self._texts = (f"keep_last={r.keep_last}", f"keep_within={_value(r.keep_within)}")
         self._none = not r.rules
 
-    def reason(self, place: int, point: Point) -> str | None:
-        """Return why a checkpoint is kept, or None; `place` counts from the newest, 0."""
+    def reason(self, index: int, point: Point) -> str | None:
+        """Return why a checkpoint is kept, or None; `index` counts from the newest, 0."""
         r, day = self._r, point.at // _DAY
         daily = self._days is not None and _first_of(day, self._days, r.keep_daily)
         weekly = self._weeks is not None and _first_of((day + 3) // 7, self._weeks, r.keep_weekly)  # 1 January 1970 was a Thursday
         if self._none:
             return "no rule drops it"
-        if place < self._last:
+        if index < self._last:
             return self._texts[0]
         if point.at >= self._oldest:
             return self._texts[1]
@@ -216,10 +216,10 @@ def fewest(weights: Iterable[tuple[int | None, int]], most: int, limit: int) -> 
     """
     free = [0] * (most + 1)
     left = 0
-    for place, size in weights:
+    for index, size in weights:
         left += size
-        if place is not None:
-            free[min(place, most)] += size
+        if index is not None:
+            free[min(index, most)] += size
     for gone, size in enumerate(free):
         left -= size
         if left <= limit:

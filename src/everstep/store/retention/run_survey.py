@@ -110,8 +110,8 @@ def refuse_vanished(row: RunRow, records: list[tuple[int, str]], mark: Pruned | 
     """Raise if a record lost its body without being pruned. `records` are seq and kind of those without a body; read the mark after them."""
     starts = [first for first, _ in mark.ranges] if mark is not None else []
     for seq, kind in records:
-        place = bisect_right(starts, seq) - 1
-        if kind not in _PRUNABLE or place < 0 or mark is None or mark.ranges[place][1] < seq:
+        index = bisect_right(starts, seq) - 1
+        if kind not in _PRUNABLE or index < 0 or mark is None or mark.ranges[index][1] < seq:
             raise DamagedRecord(row.id, seq, "its body is missing although it was not pruned")
 
 

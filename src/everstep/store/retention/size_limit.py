@@ -37,10 +37,10 @@ def over_size_limit(backend: Backend, members: list[Member], other: int, limit: 
     order = sorted((at, m.position, d.number, m) for m in members for at, d in _candidates(m))
     for m in members:
         m.gone = {d.number: inf if d.kept else 0 for d in m.decisions}
-    for place, (_, _, number, m) in enumerate(order):
-        m.gone[number] = place + 1
+    for index, (_, _, number, m) in enumerate(order):
+        m.gone[number] = index + 1
     weights: list[tuple[int | None, int]] = [(None, other)]
-    weights += [(None if place == inf else int(place), size) for place, size in _weights(backend, members)]
+    weights += [(None if index == inf else int(index), size) for index, size in _weights(backend, members)]
     out: dict[bytes, set[int]] = {}
     for _, _, number, m in order[: fewest(weights, len(order), limit)]:
         out.setdefault(m.survey.row.key, set()).add(number)
@@ -76,7 +76,7 @@ def _weights(backend: Backend, members: list[Member]) -> Iterator[tuple[float, i
                 needed[digest] = max(free[source], needed.get(digest, 0))
     for family, needed in families.items():
         stored = backend.chunk_sizes(family)
-        yield from ((place, stored.get(digest, 0)) for digest, place in needed.items())
+        yield from ((index, stored.get(digest, 0)) for digest, index in needed.items())
 
 
 def _free(member: Member) -> dict[int, float]:

@@ -34,12 +34,12 @@ def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | N
 def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
     """Create a run of the same workflow that begins just before a recorded step: earlier results are kept, everything else runs again."""
     records = load.checked_from(backend, row, 1)
-    places = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
-    if not places:
+    seqs = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
+    if not seqs:
         known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
     inside = f"{address}/"  # a step is recorded when it ends, after the steps inside it: to run it again, they must run again, too
-    first = next(r.seq for r in records if r.seq == places[0] or (r.kind in _ENTRIES and r.note is not None and r.note.startswith(inside)))
+    first = next(r.seq for r in records if r.seq == seqs[0] or (r.kind in _ENTRIES and r.note is not None and r.note.startswith(inside)))
     mark = load.prune_mark(backend, row)  # the workflow rebuilds the state, so an older one is enough, or none
     saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
     return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
@@ -113,11 +113,11 @@ def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record],
     """Return the edited states of earlier forks that this fork keeps, each with the number of the save that it replaced."""
     said = said_in(records[0])
     edits = [edit for edit in said.get("edits", ()) if edit[0] < saves]
-    place = int(said.get("saves", 0)) - 1
-    if not said.get("edited") or not 0 <= place < saves:
+    index = int(said.get("saves", 0)) - 1
+    if not said.get("edited") or not 0 <= index < saves:
         return edits, []
     form, data, chunks = result_body(load.load(backend, row, 1).revived(), "the edited state", framer.wrap)
-    return [*edits, [place, form, data]], chunks
+    return [*edits, [index, form, data]], chunks
 
 
 def _again(everything: list[Record], records: list[Record]) -> list[str]:

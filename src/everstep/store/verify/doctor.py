@@ -65,7 +65,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._system, self._engine, self._place, self._space, self._left_behind, self._witness, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
+            self._system, self._engine, self._storage, self._space, self._left_behind, self._rollback, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -113,7 +113,7 @@ class _Doctor:
             yield Finding("warn", "writing", f"the store is not writable: {health['read_only']}", remedy)
         yield from server.findings(health)
 
-    def _place(self) -> Iterator[Finding]:
+    def _storage(self) -> Iterator[Finding]:
         kind, health = self._health.get("file_system"), self._health
         if health.get("network"):
             said = f"the store is on a network file system ({kind}), where locks and shared memory do not work as SQLite needs"
@@ -152,23 +152,23 @@ class _Doctor:
             said = f"{files} ({shown_size(sum(left.values()))}) of a killed creation or repair are left in its folder"
             yield Finding("warn", "leftovers", said, "Remove them; no run needs them: rm " + " ".join(map(quote, left)))
 
-    def _witness(self) -> Iterator[Finding]:
+    def _rollback(self) -> Iterator[Finding]:
         if "seen" not in self._health:
             return
         seen, writes = self._health["seen"], self._health.get("writes")
         if seen is None:
             said = "this machine has not recorded the store yet, so a rollback to an older file would not be noticed"
-            yield Finding("ok", "witness", said)
+            yield Finding("ok", "rollback guard", said)
         elif isinstance(writes, int) and seen > writes:
             said = f"{seen - writes} writes that this machine has seen are missing from the store: an older file was put back"
-            yield Finding("bad", "witness", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
+            yield Finding("bad", "rollback guard", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
         else:
-            yield Finding("ok", "witness", "a rollback to an older file would be noticed")
+            yield Finding("ok", "rollback guard", "a rollback to an older file would be noticed")
 
     def _manifest(self) -> Iterator[Finding]:
         census = self._backend.census()
         whole = census.total == census.found_total and census.runs == census.found_runs
-        if whole and census.places == census.found_runs + census.tombstones:
+        if whole and census.created == census.found_runs + census.tombstones:
             yield Finding("ok", "manifest", f"no run is missing: {census.runs} present, {census.tombstones} deleted")
         else:
             said = "the runs do not match the manifest"
@@ -206,7 +206,7 @@ class _Doctor:
                 if row.worker is not None and not driven:
                     seen.stale.append(row.id)
                 if (
-                    row.status == Status.RUNNING.value and not driven and self._backend.place(row.id) is None
+                    row.status == Status.RUNNING.value and not driven and self._backend.queue_entry(row.id) is None
                 ):  # otherwise a worker will resume it
                     seen.left.append(row.id)
             seen.runs = sorted([*seen.runs, *rows], key=lambda pair: -pair[1].stored)[:_AT_ONCE]
@@ -218,7 +218,7 @@ class _Doctor:
         for depth in self._backend.depths(_IDLE_MINUTES):
             late = depth.oldest is not None and self._now - depth.oldest > _IDLE_MINUTES * 60_000_000
             busy = depth.running or any(minute[0] for minute in depth.minutes)
-            if late and not busy and Limits.parse(self._backend.fact(LIMITS + depth.queue)).rate is None:
+            if late and not busy and Limits.parse(self._backend.get_property(LIMITS + depth.queue)).rate is None:
                 ready = "1 run is" if depth.ready == 1 else f"{depth.ready:,} runs are"
                 said = f"{ready} ready in queue {depth.queue!r}, but no worker has claimed a run for {_IDLE_MINUTES} minutes"
                 yield Finding(
@@ -239,8 +239,8 @@ class _Doctor:
             yield Finding("ok", "size", f"{shown_size(stored)} stored{disk}; {naive.sentence(stored)}")
 
     def _verified(self) -> Iterator[Finding]:
-        facts = {name.removeprefix("verify."): _read(value) for name, value in self._backend.facts("verify.").items()}
-        known = {depth: said for depth, said in facts.items() if type(said.get("at")) is int}
+        properties = {name.removeprefix("verify."): _read(value) for name, value in self._backend.properties("verify.").items()}
+        known = {depth: said for depth, said in properties.items() if type(said.get("at")) is int}
         remedy = "store.verify('full')"
         if not known:
             yield Finding("warn" if self._seen.statuses else "ok", "verify", "never verified", remedy if self._seen.statuses else None)
@@ -252,8 +252,8 @@ class _Doctor:
         yield Finding(level, "verify", f"last verified: {', '.join(words)}", None if level == "ok" else remedy)
 
     def _cleaned(self) -> Iterator[Finding]:
-        policies = len(self._backend.facts("retention"))
-        said = _read(self._backend.fact("cleanup.last") or "{}")
+        policies = len(self._backend.properties("retention"))
+        said = _read(self._backend.get_property("cleanup.last") or "{}")
         if type(said.get("at")) is int:
             freed = f", {shown_size(said['freed'])} freed" if type(said.get("freed")) is int else ""
             troubled = bool(said.get("problems"))

@@ -45,14 +45,14 @@ class RunProof(Shape):
     _allowance: Allowance = field(default_factory=Allowance)
     _recent: Recent = field(default_factory=Recent)
 
-    def problems(self, place: int, row: RunRow) -> list[Problem]:
+    def problems(self, pk: int, row: RunRow) -> list[Problem]:
         """Return the confirmed problems of a run."""
         counted, always = self.records, None
         for look in range(_LOOKS):
             self.records = counted
             beside, seen = self._try(row, again=look > 0)
             always = seen if always is None else [problem for problem in always if problem in seen]
-            if not always or self._deleted(place):
+            if not always or self._deleted(pk):
                 return []
             if look and beside is not None and beside.pruning() == Beside.of(self.backend, row.id).pruning():
                 always = seen  # no process pruned it meanwhile: all of these are real
@@ -78,8 +78,8 @@ class RunProof(Shape):
         except EverstepError as error:
             return beside, [Problem(error.code, f"run {row.id}", error.message)]
 
-    def _deleted(self, place: int) -> bool:
-        return any(tombstone.place == place for tombstone in self.backend.tombstones(place - 1, 1))
+    def _deleted(self, pk: int) -> bool:
+        return any(tombstone.pk == pk for tombstone in self.backend.tombstones(pk - 1, 1))
 
     def _look(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
         if row.digest(self.backend.seal) != row.check:

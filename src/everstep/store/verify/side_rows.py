@@ -8,7 +8,7 @@ from itertools import pairwise
 from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged
 from everstep.fields import Shape
-from everstep.records import Base, Letter, Opener, Pruned, RunRow, Seal, Tag
+from everstep.records import Base, Message, Opener, Pruned, RunRow, Seal, Tag
 from everstep.store.verify.report import Problem
 
 
@@ -16,13 +16,13 @@ class Beside(Shape):
     """The side rows of one run."""
 
     tags: list[Tag]
-    letters: list[Letter]
+    messages: list[Message]
     mark: Pruned | None
     bases: list[Base]
 
     @classmethod
     def of(cls, backend: Backend, run: str) -> Beside:
-        return cls(backend.tags(run), backend.letters(run), backend.pruned(run), backend.bases(run))
+        return cls(backend.tags(run), backend.messages(run), backend.pruned(run), backend.bases(run))
 
     def pruning(self) -> tuple[bytes, ...]:
         """Return a value that changes when the run is pruned."""
@@ -34,11 +34,11 @@ class Beside(Shape):
         for tag in self.tags:
             if tag.digest(seal) != tag.check or tag.key != row.key or not 1 <= tag.number <= row.checkpoints:
                 yield Problem("E501", where, f"tag {tag.name!r} does not match its digest")
-        for letter in self.letters:
-            if letter.digest(seal) != letter.check or letter.key != row.key:
-                yield Problem("E501", f"{where}, message {letter.name}", "it does not match its digest")
+        for message in self.messages:
+            if message.digest(seal) != message.check or message.key != row.key:
+                yield Problem("E501", f"{where}, message {message.name}", "it does not match its digest")
             elif opening:
-                yield from _unopened(letter, f"{where}, message {letter.name}", backend.framer)
+                yield from _unopened(message, f"{where}, message {message.name}", backend.framer)
         if self.mark is not None and not _fits(self.mark, row, seal):
             yield Problem("E501", where, "its prune mark does not match its digest")
         for base in self.bases:
@@ -46,9 +46,9 @@ class Beside(Shape):
                 yield Problem("E501", where, f"the added base for checkpoint {base.number} does not match its digest")
 
 
-def _unopened(letter: Letter, where: str, framer: Opener) -> Iterator[Problem]:
+def _unopened(message: Message, where: str, framer: Opener) -> Iterator[Problem]:
     try:
-        framer.unwrap(letter.body)
+        framer.unwrap(message.body)
     except Damaged as error:
         yield Problem(error.code, where, error.message)
 

@@ -59,7 +59,7 @@ def _remember(backend: Backend, report: Report, pace: Pace) -> None:
         if report.problems and (pace.over or backend.check() != []):
             report.not_recorded = "the store may be damaged, so it was not written"
         else:
-            backend.set_fact(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
+            backend.set_property(f"verify.{report.depth}", report.to_json(clocks.clock.now_us()))
     except StoreClosed:
         raise
     except EverstepError as error:
@@ -85,7 +85,7 @@ class _Check:
             self._manifest,
             *((self._engine, self._list_families) if full else ()),
             self._tombstones,
-            self._facts,
+            self._properties,
             self._runs,
         ):
             self._guard(part)
@@ -127,9 +127,9 @@ class _Check:
             self._manifest_problem(f"it counts {census.runs} runs, but {census.found_runs} were found")
         elif census.total != census.found_total:
             self._manifest_problem("the runs, their side rows, the tombstones and the properties do not match it")
-        if census.places != census.found_runs + census.tombstones:
+        if census.created != census.found_runs + census.tombstones:
             self._manifest_problem(
-                f"{census.places} runs were created, but {census.found_runs} were found and {census.tombstones} have a tombstone"
+                f"{census.created} runs were created, but {census.found_runs} were found and {census.tombstones} have a tombstone"
             )
 
     def _manifest_problem(self, what: str) -> None:
@@ -142,10 +142,10 @@ class _Check:
             raise TimeOver
         self._report.add(Problem("E400", "engine", sentence) for sentence in found)
 
-    def _facts(self) -> None:
+    def _properties(self) -> None:
         """Check the properties of the store: a retention changed by damage would prune the wrong checkpoints."""
         try:
-            self._backend.facts("")
+            self._backend.properties("")
         except Damaged as error:
             self._add(error, "properties")
 
@@ -159,10 +159,10 @@ class _Check:
             found = self._backend.tombstones(after, _AT_ONCE)
             for stone in found:
                 if stone.digest(self._backend.seal) != stone.check:
-                    self._report.add([Problem("E500", f"tombstone {stone.place}", "it does not match its digest")])
+                    self._report.add([Problem("E500", f"tombstone {stone.pk}", "it does not match its digest")])
             if len(found) < _AT_ONCE:
                 return
-            after = found[-1].place
+            after = found[-1].pk
             self._pace.on(0, "tombstones")
 
     def _runs(self) -> None:
@@ -187,7 +187,7 @@ class _Check:
 
     def _other_entries(self) -> None:
         """Check the queue entries of runs that should have none."""
-        for entry in self._backend.places():
+        for entry in self._backend.queue_entries():
             if entry.run not in self._entries_checked:
                 self._queue_entry(entry.run)
 
@@ -218,7 +218,7 @@ class _Check:
     def _last_position(self) -> int:
         """Return the position of the newest run, if known: there is nothing to find after it."""
         try:
-            return self._backend.manifest().places
+            return self._backend.manifest().created
         except Damaged:
             return _MOST_MISSES
 

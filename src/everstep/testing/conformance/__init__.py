@@ -13,11 +13,11 @@ A test that needs a capability which the backend lacks is skipped and names it. 
 from __future__ import annotations
 
 from everstep.testing.conformance.audit import ManifestSuite, TombstonesSuite
-from everstep.testing.conformance.facts import FactsSuite
 from everstep.testing.conformance.feed import FeedSuite
 from everstep.testing.conformance.index import CheckpointQuerySuite, TagsSuite
 from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
-from everstep.testing.conformance.mailbox import LettersSuite
+from everstep.testing.conformance.mailbox import MessagesSuite
+from everstep.testing.conformance.properties import PropertiesSuite
 from everstep.testing.conformance.queues import QueuesSuite
 from everstep.testing.conformance.reclaim import PruneSuite, SweepSuite
 from everstep.testing.conformance.records import ChunksSuite, LocateSuite, RecordsSuite
@@ -30,11 +30,11 @@ __all__ = [
     "AuditSuite",
     "ConformanceSuite",
     "CoreSuite",
-    "FactsSuite",
     "FeedSuite",
     "IndexSuite",
     "MailboxSuite",
     "OpenHandle",
+    "PropertiesSuite",
     "QueuesSuite",
     "ReclaimSuite",
     "SubmitSuite",
@@ -52,7 +52,7 @@ class SubmitSuite(GroupCommitSuite):
     """`submit`: commits without waiting, and many at once."""
 
 
-class MailboxSuite(LettersSuite):
+class MailboxSuite(MessagesSuite):
     """`contract.mailbox`: messages."""
 
 
@@ -68,5 +68,5 @@ class ReclaimSuite(PruneSuite, SweepSuite):
     """`contract.reclaim`: deleting, pruning, sweeping."""
 
 
-class ConformanceSuite(CoreSuite, SubmitSuite, MailboxSuite, IndexSuite, FeedSuite, AuditSuite, ReclaimSuite, FactsSuite, QueuesSuite):
+class ConformanceSuite(CoreSuite, SubmitSuite, MailboxSuite, IndexSuite, FeedSuite, AuditSuite, ReclaimSuite, PropertiesSuite, QueuesSuite):
     """All suites."""

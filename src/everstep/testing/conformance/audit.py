@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from everstep.backends.contract.core import Backend
-from everstep.backends.deleted_places import PREFIX, name_of
+from everstep.backends.deleted_pks import PREFIX, name_of
 from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Tag
 from everstep.testing.conformance.reclaim import cut
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run, new_worker
+from everstep.testing.rows import new_message, new_run, new_worker
 
 
 class ManifestSuite(Suite):
@@ -18,7 +18,7 @@ class ManifestSuite(Suite):
         manifest = backend.manifest()
         assert (manifest.total, manifest.runs, manifest.last) == (ZERO, 0, None)
 
-    def test_the_manifest_follows_everything_that_changes_a_row_a_tag_or_a_letter(self, backend: Backend) -> None:
+    def test_the_manifest_follows_everything_that_changes_a_row_a_tag_or_a_message(self, backend: Backend) -> None:
         one = self.create(backend, checkpoints=2)
         two = self.advance(backend, self.create(backend), tags=("x", "y"))
         assert backend.manifest().total == self.computed(backend)
@@ -27,10 +27,10 @@ class ManifestSuite(Suite):
         assert backend.manifest().total == self.computed(backend)
         backend.release(leased)
         for name in ("a", "b", "c"):
-            backend.post(new_letter(one, name), one.id)
-            backend.post(new_letter(two, name), two.id)
+            backend.post(new_message(one, name), one.id)
+            backend.post(new_message(two, name), two.id)
         assert backend.manifest().total == self.computed(backend)
-        two = self.advance(backend, two, read=("a", "b"), letters=(new_letter(two, "a", 9), new_letter(two, "c"), new_letter(two, "d")))
+        two = self.advance(backend, two, read=("a", "b"), messages=(new_message(two, "a", 9), new_message(two, "c"), new_message(two, "d")))
         assert backend.manifest().total == self.computed(backend)
         backend.delete(two)
         assert backend.manifest().total == self.computed(backend)
@@ -78,18 +78,18 @@ class TombstonesSuite(Suite):
         assert backend.pruned("gone") is None
         assert backend.bases("gone") == []
         manifest = backend.manifest()
-        assert (manifest.runs, manifest.places) == (1, 2)
+        assert (manifest.runs, manifest.created) == (1, 2)
         assert manifest.total == self.computed(backend)
         assert backend.run("keep") == keep
 
     def test_a_census_adds_up_all_that_counts(self, backend: Backend) -> None:
         row = self.create(backend, "one", checkpoints=3)
         backend.tag(Tag.make(row.key, "t", 2, 1), row.id)
-        backend.post(new_letter(row), row.id)
+        backend.post(new_message(row), row.id)
         backend.prune(cut(row, 1, bases=[Base.make(row.key, 2, 7, b"base")]))
         backend.delete(self.create(backend, "gone", checkpoints=2))
         census, manifest = backend.census(), backend.manifest()
-        assert (census.total, census.runs, census.places) == (manifest.total, manifest.runs, manifest.places)
+        assert (census.total, census.runs, census.created) == (manifest.total, manifest.runs, manifest.created)
         assert (census.found_total, census.found_runs, census.tombstones) == (self.computed(backend), 1, 1)
         assert census.found_total == census.total
 
@@ -111,8 +111,8 @@ class TombstonesSuite(Suite):
             backend.delete(self.create(backend, "again"))
         found = backend.tombstones()
         assert [tombstone.id for tombstone in found] == ["again"] * 3
-        assert [tombstone.place for tombstone in found] == sorted({tombstone.place for tombstone in found})
-        assert backend.tombstones(found[0].place, 1) == [found[1]]
+        assert [tombstone.pk for tombstone in found] == sorted({tombstone.pk for tombstone in found})
+        assert backend.tombstones(found[0].pk, 1) == [found[1]]
         assert backend.manifest().total == self.computed(backend)
 
     def test_old_tombstones_go_and_their_places_stay_known(self, backend: Backend) -> None:
@@ -124,10 +124,10 @@ class TombstonesSuite(Suite):
         assert backend.forget(0, 1 << 60) == 3
         assert backend.forget(0, 1 << 60) == 0
         assert backend.tombstones() == []
-        assert backend.facts(PREFIX) == {name_of(0): "1-3"}
+        assert backend.properties(PREFIX) == {name_of(0): "1-3"}
         census, manifest = backend.census(), backend.manifest()
         assert (census.total, census.found_total, census.tombstones) == (manifest.total, self.computed(backend), 3)
-        assert (manifest.runs, manifest.places) == (before.runs, before.places)
+        assert (manifest.runs, manifest.created) == (before.runs, before.created)
         assert manifest.writes > before.writes
         assert backend.check() == []
 

@@ -10,7 +10,7 @@ from everstep.backends.contract.core import Backend, Commit
 from everstep.errors import Conflict
 from everstep.records import Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_worker, next_commit
+from everstep.testing.rows import new_message, new_worker, next_commit
 
 
 class FeedSuite(Suite):
@@ -47,7 +47,7 @@ class FeedSuite(Suite):
         after = row.sealed(note="changed")
         backend.commit(Commit(after, row))
         backend.tag(Tag.make(row.key, "t", 1, 1), row.id)
-        backend.post(new_letter(row), row.id)
+        backend.post(new_message(row), row.id)
         backend.release(backend.acquire(row.id, new_worker()))
         assert (backend.feed_end(), len(backend.feed(0, 9))) == (1, 1)
 

@@ -14,7 +14,7 @@ from everstep.backends.contract.queues import LIMITS, START, Claim, Limits, Task
 from everstep.errors import AlreadyQueued, LeaseHeld, LostLease, RunExists
 from everstep.records import RunRow, Worker
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 SECOND = 1_000_000
 
@@ -23,8 +23,8 @@ class QueuesSuite(Suite):
     def enqueue(self, backend: Backend, name: str | None = None, due: int = 0, workflow: str = "w", **task: object) -> RunRow:
         """Create a run in a queue that is ready `due` microseconds from now."""
         row = new_run(name, status="queued", workflow=workflow)
-        letters = [new_letter(row, START, clocks.clock.now_us() + due)]
-        backend.commit(Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
+        messages = [new_message(row, START, clocks.clock.now_us() + due)]
+        backend.commit(Commit(row, None, messages=messages, task=Task(**({"queue": "q"} | task))))  # type: ignore[arg-type]
         return row
 
     def claim(
@@ -43,8 +43,8 @@ class QueuesSuite(Suite):
         backend.commit(commit)
         return commit.run
 
-    def end(self, backend: Backend, row: RunRow, status: str = "succeeded", letters: tuple[object, ...] = ()) -> RunRow:
-        commit = next_commit(row, kind="status", letters=letters)
+    def end(self, backend: Backend, row: RunRow, status: str = "succeeded", messages: tuple[object, ...] = ()) -> RunRow:
+        commit = next_commit(row, kind="status", messages=messages)
         commit.run = commit.run.sealed(status=status, worker=None, since=0)
         backend.commit(commit)
         return commit.run
@@ -65,14 +65,14 @@ class QueuesSuite(Suite):
     def wanted(self, name: str, **task: object) -> Commit:
         """Return the commit that creates a run in a queue."""
         row = new_run(name, status="queued", workflow="w")
-        letters = [new_letter(row, START, clocks.clock.now_us())]
-        return Commit(row, None, letters=letters, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
+        messages = [new_message(row, START, clocks.clock.now_us())]
+        return Commit(row, None, messages=messages, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
 
     def test_many_runs_are_created_at_once_and_doubles_are_told_apart(self, backend: Backend) -> None:
         self.enqueue(backend, "old", dedupe="x")
         asked = [self.wanted("a"), self.wanted("b", dedupe="x"), self.wanted("c", dedupe="y"), self.wanted("d", dedupe="y")]
         assert backend.create([*asked, self.wanted("old", queue="z")], ["old"]) == [True, False, True, False, False]
-        assert [place.run for place in backend.places()] == ["old", "a", "c"]
+        assert [entry.run for entry in backend.queue_entries()] == ["old", "a", "c"]
         assert backend.run("b") is None
         assert self.computed(backend) == backend.manifest().total
         assert backend.manifest().runs == 3
@@ -84,7 +84,7 @@ class QueuesSuite(Suite):
         for asked in (["a", "old", "b"], ["old", "a"], ["a", "b", "old"]):
             with pytest.raises(RunExists):
                 backend.create([self.wanted(name) for name in asked])
-            assert [place.run for place in backend.places()] == ["old"]
+            assert [entry.run for entry in backend.queue_entries()] == ["old"]
             assert backend.manifest().total == before == self.computed(backend)
         assert backend.create([self.wanted("a")]) == [True]
 
@@ -143,36 +143,36 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 3) == ["r69", "r139", "r148"]
         assert self.claimed(backend, 200, workflows=("w", "other")) == [name for name in names if name not in ("r69", "r139", "r148")]
 
-    def test_a_run_that_ended_has_no_place(self, backend: Backend) -> None:
+    def test_a_run_that_ended_has_no_queue_entry(self, backend: Backend) -> None:
         for status in ("succeeded", "cancelled", "failed"):
             row = self.enqueue(backend, status)
             (taken,) = self.claim(backend)
             self.end(backend, self.begin(backend, taken), status)
-            assert backend.place(row.id) is None
-        assert backend.places() == []
+            assert backend.queue_entry(row.id) is None
+        assert backend.queue_entries() == []
         assert self.claimed(backend) == []
 
-    def test_a_run_that_waits_is_given_again_when_a_letter_comes_or_is_due(self, backend: Backend) -> None:
+    def test_a_run_that_waits_is_given_again_when_a_message_comes_or_is_due(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
         waiting = self.end(backend, self.begin(backend, taken), "waiting")
         assert self.claimed(backend) == []
-        place = backend.place(row.id)
-        assert place is not None
-        assert (place.ready, place.worker) == (None, None)
-        backend.post(new_letter(waiting, "answer:editor", clocks.clock.now_us()), row.id)
+        entry = backend.queue_entry(row.id)
+        assert entry is not None
+        assert (entry.ready, entry.worker) == (None, None)
+        backend.post(new_message(waiting, "answer:editor", clocks.clock.now_us()), row.id)
         (again,) = self.claim(backend)
         assert again.id == row.id
-        self.end(backend, again, "waiting", (new_letter(again, "timer", clocks.clock.now_us() + 200_000),))
-        backend_letters = backend.letters(row.id)
-        assert {letter.name for letter in backend_letters} == {"answer:editor", "timer"}
+        self.end(backend, again, "waiting", (new_message(again, "timer", clocks.clock.now_us() + 200_000),))
+        backend_messages = backend.messages(row.id)
+        assert {message.name for message in backend_messages} == {"answer:editor", "timer"}
         assert self.claimed(backend) == [row.id]  # the answer has not been read yet
 
-    def test_a_letter_that_comes_while_a_run_is_driven_is_not_overlooked(self, backend: Backend) -> None:
+    def test_a_message_that_comes_while_a_run_is_driven_is_not_overlooked(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
         taken = self.begin(backend, taken)
-        backend.post(new_letter(taken, "answer:a", clocks.clock.now_us()), row.id)
+        backend.post(new_message(taken, "answer:a", clocks.clock.now_us()), row.id)
         assert self.claimed(backend) == []
         self.end(backend, taken, "waiting")
         assert self.claimed(backend) == [row.id]
@@ -181,9 +181,9 @@ class QueuesSuite(Suite):
         row = self.enqueue(backend, "inside")
         (taken,) = self.claim(backend)
         waiting = self.end(backend, self.begin(backend, taken), "waiting")
-        backend.post(new_letter(waiting, "answer:a", 1), row.id)
+        backend.post(new_message(waiting, "answer:a", 1), row.id)
         plain = self.create(backend, "outside", status="waiting")
-        backend.post(new_letter(plain, "answer:a", 2), plain.id)
+        backend.post(new_message(plain, "answer:a", 2), plain.id)
         assert backend.due(10) == ["inside", "outside"]
         assert backend.due(10, outside=True) == ["outside"]
 
@@ -191,15 +191,15 @@ class QueuesSuite(Suite):
         row = self.enqueue(backend)
         (taken,) = self.claim(backend)
         taken = self.begin(backend, taken)
-        backend.post(new_letter(taken, "answer:a", 1), row.id)
-        self.end(backend, taken, "failed", (new_letter(taken, "retry", clocks.clock.now_us() + 150_000),))
+        backend.post(new_message(taken, "answer:a", 1), row.id)
+        self.end(backend, taken, "failed", (new_message(taken, "retry", clocks.clock.now_us() + 150_000),))
         assert self.claimed(backend) == []
         time.sleep(0.2)
         assert self.claimed(backend) == [row.id]
 
     def test_a_paused_run_is_not_given(self, backend: Backend) -> None:
         row = self.enqueue(backend)
-        backend.post(new_letter(row, "pause"), row.id)
+        backend.post(new_message(row, "pause"), row.id)
         assert self.claimed(backend) == []
         taken = backend.acquire(row.id, new_worker())
         commit = next_commit(taken, kind="status", read=("pause",))
@@ -224,7 +224,7 @@ class QueuesSuite(Suite):
 
     def test_a_deleted_run_leaves_its_queue(self, backend: Backend) -> None:
         backend.delete(self.enqueue(backend))
-        assert backend.places() == []
+        assert backend.queue_entries() == []
         assert self.claimed(backend) == []
 
     def test_a_run_of_a_dead_worker_is_freed_and_the_dead_one_is_fenced(self, backend: Backend) -> None:
@@ -261,9 +261,9 @@ class QueuesSuite(Suite):
         self.advance(backend, found.row)
         time.sleep(0.05)
         backend.free()
-        place = backend.place(row.id)
-        assert place is not None
-        assert (counted, place.deaths) == ([1, 2, 3], 1)
+        entry = backend.queue_entry(row.id)
+        assert entry is not None
+        assert (counted, entry.deaths) == ([1, 2, 3], 1)
 
     def test_many_who_ask_at_once_get_each_run_once(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(4)]
@@ -285,7 +285,7 @@ class QueuesSuite(Suite):
                 handle.close()
 
     def test_the_concurrency_of_a_queue_holds_for_all_workers(self, backend: Backend, open_handle: OpenHandle) -> None:
-        backend.set_fact(LIMITS + "q", Limits(concurrency=2).text())
+        backend.set_property(LIMITS + "q", Limits(concurrency=2).text())
         for _ in range(5):
             self.enqueue(backend)
         other = open_handle()
@@ -300,7 +300,7 @@ class QueuesSuite(Suite):
             other.close()
 
     def test_the_concurrency_of_a_key_holds_and_others_go_past(self, backend: Backend) -> None:
-        backend.set_fact(LIMITS + "q", Limits(per_key=1).text())
+        backend.set_property(LIMITS + "q", Limits(per_key=1).text())
         for name, key in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("n1", None), ("n2", None)):
             self.enqueue(backend, name, key=key)
         taken = self.claim(backend, 9)
@@ -309,7 +309,7 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 9) == ["a2"]
 
     def test_a_rate_is_never_exceeded_in_any_period(self, backend: Backend) -> None:
-        backend.set_fact(LIMITS + "q", Limits(rate=3, period=400_000).text())
+        backend.set_property(LIMITS + "q", Limits(rate=3, period=400_000).text())
         for _ in range(7):
             self.enqueue(backend)
         assert len(self.claim(backend, 2)) == 2
@@ -319,14 +319,14 @@ class QueuesSuite(Suite):
         assert len(self.claim(backend, 9)) == 3
 
     def test_limits_of_one_queue_do_not_touch_another(self, backend: Backend) -> None:
-        backend.set_fact(LIMITS + "slow", Limits(concurrency=1).text())
+        backend.set_property(LIMITS + "slow", Limits(concurrency=1).text())
         for queue in ("slow", "slow", "q", "q"):
             self.enqueue(backend, queue=queue)
         assert len(self.claim(backend, 9, queues=("slow", "q"))) == 3
 
     def test_a_global_limit_of_one_is_never_exceeded_by_many_at_once(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(3)]
-        handles[0].set_fact(LIMITS + "q", Limits(concurrency=1).text())
+        handles[0].set_property(LIMITS + "q", Limits(concurrency=1).text())
         names = {self.enqueue(handles[0]).id for _ in range(12)}
         active, most, guard = 0, 0, threading.Lock()
         done: set[str] = set()
@@ -367,14 +367,14 @@ class QueuesSuite(Suite):
         assert backend.twin(Task("q", dedupe="mail 7")) is None
         self.enqueue(backend, "later", dedupe="mail 7")
 
-    def test_a_run_that_gets_its_place_later_takes_no_word_from_another(self, backend: Backend) -> None:
+    def test_a_run_that_gets_its_entry_later_takes_no_word_from_another(self, backend: Backend) -> None:
         first = self.enqueue(backend, dedupe="one")
         late = self.create(backend, "late", workflow="w")
         commit = next_commit(late, kind="status")
         commit.task = Task("q", 5, "k", "one")
         backend.commit(commit)
-        places = {place.run: place.task for place in backend.places("q")}
-        assert places == {"late": Task("q", 5, "k", None), first.id: Task("q", 0, None, "one")}
+        entries = {entry.run: entry.task for entry in backend.queue_entries("q")}
+        assert entries == {"late": Task("q", 5, "k", None), first.id: Task("q", 0, None, "one")}
 
     def test_of_many_doubles_at_once_one_gets_in(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(3)]
@@ -389,7 +389,7 @@ class QueuesSuite(Suite):
 
             with ThreadPoolExecutor(9) as pool:
                 assert sum(pool.map(enqueue, range(18))) == 1
-            assert len(handles[0].places()) == 1
+            assert len(handles[0].queue_entries()) == 1
         finally:
             for handle in handles:
                 handle.close()
@@ -397,24 +397,24 @@ class QueuesSuite(Suite):
     def test_a_damaged_row_is_named_and_holds_up_nobody(self, backend: Backend) -> None:
         bad = new_run("bad", status="queued", workflow="w")
         bad.note = "not what was sealed"
-        backend.commit(Commit(bad, None, letters=[new_letter(bad, START, 1)], task=Task("q")))
+        backend.commit(Commit(bad, None, messages=[new_message(bad, START, 1)], task=Task("q")))
         self.enqueue(backend, "good")
         found = {taken.run: taken.row for taken in backend.claim(Claim(new_worker(), ["q"], ["w"], 5))}
         assert found["bad"] is None
         assert found["good"] is not None
         assert self.claimed(backend, 5, without=("bad",)) == []
 
-    def test_places_and_depths_tell_what_waits(self, backend: Backend) -> None:
+    def test_entries_and_depths_show_the_waiting_runs(self, backend: Backend) -> None:
         self.enqueue(backend, "now", priority=1, key="k", dedupe="d")
         self.enqueue(backend, "later", due=3600 * SECOND)
         self.enqueue(backend, "taken", queue="other")
         self.claim(backend, queues=("other",))
-        backend.set_fact(LIMITS + "empty", Limits(concurrency=1).text())
-        assert [place.run for place in backend.places("q")] == ["now", "later"]
-        assert [place.run for place in backend.places(limit=1)] == ["taken"] or len(backend.places(limit=1)) == 1
-        place = backend.place("now")
-        assert place is not None
-        assert place.task == Task("q", 1, "k", "d")
+        backend.set_property(LIMITS + "empty", Limits(concurrency=1).text())
+        assert [entry.run for entry in backend.queue_entries("q")] == ["now", "later"]
+        assert [entry.run for entry in backend.queue_entries(limit=1)] == ["taken"] or len(backend.queue_entries(limit=1)) == 1
+        entry = backend.queue_entry("now")
+        assert entry is not None
+        assert entry.task == Task("q", 1, "k", "d")
         depths = {depth.queue: depth for depth in backend.depths(2)}
         assert set(depths) == {"q", "other", "empty"}
         assert (depths["q"].ready, depths["q"].later, depths["q"].running) == (1, 1, 0)
@@ -422,15 +422,15 @@ class QueuesSuite(Suite):
         assert (depths["other"].running, sum(minute[0] for minute in depths["other"].minutes)) == (1, 1)
         assert (depths["empty"].ready, depths["empty"].oldest) == (0, None)
 
-    def test_a_letter_to_a_run_whose_worker_died_leaves_its_place_ready_and_is_no_second_death(self, backend: Backend) -> None:
+    def test_a_message_to_a_run_whose_worker_died_leaves_its_entry_ready_and_is_not_a_second_death(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         dead = new_worker(seconds=-1)
         self.claim(backend, 1, dead)
         assert backend.free([dead.id]) == 1
-        backend.post(new_letter(row, "note"), row.id)
-        place = backend.place(row.id)
-        assert place is not None
-        assert (place.ready is not None, place.worker, place.deaths) == (True, None, 1)
+        backend.post(new_message(row, "note"), row.id)
+        entry = backend.queue_entry(row.id)
+        assert entry is not None
+        assert (entry.ready is not None, entry.worker, entry.deaths) == (True, None, 1)
         assert backend.free([dead.id]) == 0
         assert self.claimed(backend) == [row.id]
 

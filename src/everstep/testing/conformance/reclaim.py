@@ -12,7 +12,7 @@ from everstep.backends.contract.types import Cut
 from everstep.errors import Conflict, NotFound
 from everstep.records import ZERO, Base, Pruned, RunRow, record_fault
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter
+from everstep.testing.rows import new_message
 
 _A, _B, _C = b"a" * 32, b"b" * 32, b"c" * 32
 
@@ -140,7 +140,7 @@ class SweepSuite(Suite):
         counts.append(backend.manifest().writes)
         row = self.advance(backend, row)
         counts.append(backend.manifest().writes)
-        backend.post(new_letter(row), row.id)
+        backend.post(new_message(row), row.id)
         counts.append(backend.manifest().writes)
         backend.delete(row)
         counts.append(backend.manifest().writes)

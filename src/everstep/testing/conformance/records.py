@@ -103,10 +103,10 @@ class LocateSuite(Suite):
         assert [one.records for one in found if one is not None] == [()] * 4
 
     def test_the_records_of_its_state_come_with_it(self, backend: Backend, row: RunRow) -> None:
-        for number, upto, places in ((1, 0, range(2, 5)), (2, 0, range(3, 8)), (3, 0, range(8, 11)), (4, 13, range(9, 14))):
+        for number, upto, seqs in ((1, 0, range(2, 5)), (2, 0, range(3, 8)), (3, 0, range(8, 11)), (4, 13, range(9, 14))):
             found = backend.locate(row.id, number, upto)
             assert found is not None
-            assert list(found.records) == backend.records(row.id, places[0], places[-1])
+            assert list(found.records) == backend.records(row.id, seqs[0], seqs[-1])
 
     def test_without_a_base_they_begin_at_the_first(self, backend: Backend) -> None:
         row = self.create(backend, "plain", checkpoints=3)

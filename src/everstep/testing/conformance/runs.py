@@ -10,7 +10,7 @@ from everstep.backends.contract.core import Backend, Commit, Query
 from everstep.errors import Conflict, Damaged, DamagedRun, InvalidArgument, LostLease, NotFound, RunExists, StoreClosed
 from everstep.records import Tag
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 
 class RunsSuite(Suite):
@@ -179,10 +179,10 @@ class RunQuerySuite(Suite):
     def test_filters_combine(self, filled: Backend) -> None:
         assert self.run_ids(filled, status="running", workflow="w1", session="s2") == [5, 2]
         assert self.run_ids(filled, prefix="even", note="note", tags=("t0",), meta={"none": None}, since=1001, until=1009) == [8, 4]
-        (place, _) = filled.runs(Query(prefix="odd-07"))[0]
-        assert self.run_ids(filled, session="s1", after=place) == [4, 1]
-        assert self.run_ids(filled, session="s1", after=place, oldest_first=True) == [10]
-        assert self.run_ids(filled, session="s1", note="NOTE", after=place, limit=1) == [4]
+        (position, _) = filled.runs(Query(prefix="odd-07"))[0]
+        assert self.run_ids(filled, session="s1", after=position) == [4, 1]
+        assert self.run_ids(filled, session="s1", after=position, oldest_first=True) == [10]
+        assert self.run_ids(filled, session="s1", note="NOTE", after=position, limit=1) == [4]
 
 
 class LifeSuite(Suite):
@@ -194,7 +194,7 @@ class LifeSuite(Suite):
         calls: dict[str, tuple[object, ...]] = {
             "commit": (next_commit(row),), "submit": (next_commit(row), lambda _: None), "run": (row.id,), "runs": (Query(),),
             "records": (row.id, 0, 9), "locate": (row.id, 1), "checkpoints": (row.id, Query()), "chunks": (row.family, []), "tags": (row.id,),
-            "tag": (Tag.make(row.key, "t", 1, 1), row.id), "post": (new_letter(row), row.id), "letters": (row.id,), "due": (0,), "feed": (0, 9),
+            "tag": (Tag.make(row.key, "t", 1, 1), row.id), "post": (new_message(row), row.id), "messages": (row.id,), "due": (0,), "feed": (0, 9),
             "feed_end": (), "acquire": (row.id, new_worker()), "introduce": (new_worker(),), "release": (row,), "renew": (new_worker(),),
             "delete": (row,), "manifest": (), "stats": (), "check": (), "families": (),
         }  # fmt: skip

@@ -11,15 +11,15 @@ from everstep.backends.contract.core import Backend, Commit, Committed
 from everstep.backends.contract.queues import START, Task
 from everstep.errors import AlreadyQueued, Conflict, LostLease, NotFound, RunExists
 from everstep.testing.conformance.suite import OpenHandle, Suite
-from everstep.testing.rows import new_letter, new_run, new_worker, next_commit
+from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 
 class SeveralRunsSuite(Suite):
-    def test_all_of_them_are_made_and_tell_of_their_letters(self, backend: Backend) -> None:
+    def test_all_of_them_are_made_and_tell_of_their_messages(self, backend: Backend) -> None:
         caller = self.create(backend, "caller")
         child = new_run("child", parent="caller", parent_number=0)
-        step = next_commit(caller, letters=(new_letter(caller, "a"), new_letter(caller, "b")))
-        found = backend.commit(Commit(child, None, letters=[new_letter(child, START, 1)]), step)
+        step = next_commit(caller, messages=(new_message(caller, "a"), new_message(caller, "b")))
+        found = backend.commit(Commit(child, None, messages=[new_message(child, START, 1)]), step)
         assert found == Committed(1, (2,))
         assert (backend.run("child"), backend.run("caller")) == (child, step.run)
         assert backend.records("caller", 0, 9) == step.records
@@ -28,15 +28,17 @@ class SeveralRunsSuite(Suite):
     def test_a_conflict_in_the_second_undoes_the_first(self, backend: Backend) -> None:
         one, two = self.create(backend, "one"), self.create(backend, "two")
         moved = self.advance(backend, two)
-        letter = new_letter(one, "kept")
-        backend.post(letter, "one")
+        message = new_message(one, "kept")
+        backend.post(message, "one")
         before = backend.manifest()
-        first = next_commit(one, b"undone", tags=("t",), chunks=((b"c" * 32, b"chunk"),), letters=(new_letter(one, "new"),), read=("kept",))
+        first = next_commit(
+            one, b"undone", tags=("t",), chunks=((b"c" * 32, b"chunk"),), messages=(new_message(one, "new"),), read=("kept",)
+        )
         with pytest.raises(Conflict) as caught:
             backend.commit(first, next_commit(two, b"stale"))
         assert caught.value.written == "no"
         assert (backend.run("one"), backend.run("two")) == (one, moved)
-        assert (backend.records("one", 0, 9), backend.tags("one"), backend.letters("one")) == ([], [], [letter])
+        assert (backend.records("one", 0, 9), backend.tags("one"), backend.messages("one")) == ([], [], [message])
         assert backend.chunks(one.family, [b"c" * 32]) == {}
         assert (backend.manifest(), backend.feed_end()) == (before, 1)
         assert backend.commit(next_commit(one, b"again"), next_commit(moved)) == Committed(1, (0,))
@@ -47,11 +49,11 @@ class SeveralRunsSuite(Suite):
         old = backend.acquire(self.create(backend, "held").id, new_worker())
         backend.release(old)
         taken = backend.acquire("held", new_worker())
-        places = backend.manifest().places
+        created = backend.manifest().created
         with pytest.raises(LostLease):
             backend.commit(Commit(new_run("new"), None), next_commit(old))
         assert (backend.run("new"), backend.run("held")) == (None, taken)
-        assert backend.manifest().places == places
+        assert backend.manifest().created == created
         self.create(backend, "new", checkpoints=2)
         assert backend.manifest().total == self.computed(backend)
 
@@ -70,13 +72,13 @@ class SeveralRunsSuite(Suite):
     def test_a_double_in_a_queue_undoes_the_others(self, backend: Backend) -> None:
         def queued(name: str) -> Commit:
             row = new_run(name, status="queued")
-            return Commit(row, None, letters=[new_letter(row, START, 1)], task=Task("q", dedupe="same"))
+            return Commit(row, None, messages=[new_message(row, START, 1)], task=Task("q", dedupe="same"))
 
         with pytest.raises(AlreadyQueued):
             backend.commit(queued("one"), queued("two"))
-        assert (backend.run("one"), backend.run("two"), backend.places()) == (None, None, [])
+        assert (backend.run("one"), backend.run("two"), backend.queue_entries()) == (None, None, [])
         assert backend.commit(queued("one"), Commit(new_run("three"), None)) == Committed(1, (0,))
-        assert [place.run for place in backend.places()] == ["one"]
+        assert [entry.run for entry in backend.queue_entries()] == ["one"]
 
     def test_a_run_and_its_fork_can_be_made_together(self, backend: Backend) -> None:
         row = new_run("origin")

@@ -9,7 +9,7 @@ import pytest
 
 from everstep.backends.contract.capability import CAPABILITIES, has, methods
 from everstep.backends.contract.core import Backend, Commit, Query
-from everstep.records import ZERO, Record, RunRow, fact_check, shift
+from everstep.records import ZERO, Record, RunRow, property_check, shift
 from everstep.testing.rows import new_run, next_commit
 
 OpenHandle = Callable[[], Backend]
@@ -61,10 +61,10 @@ class Suite:
     def computed(backend: Backend) -> bytes:
         """Return the expected sum of the manifest."""
         checks = [tombstone.check for tombstone in backend.tombstones()]
-        checks += [fact_check(name, value) for name, value in backend.facts().items()]
+        checks += [property_check(name, value) for name, value in backend.properties().items()]
         for _, row in backend.runs(Query()):
             mark = backend.pruned(row.id)
-            checks += [row.check, *(tag.check for tag in backend.tags(row.id)), *(letter.check for letter in backend.letters(row.id))]
+            checks += [row.check, *(tag.check for tag in backend.tags(row.id)), *(message.check for message in backend.messages(row.id))]
             checks += [*([] if mark is None else [mark.check]), *(base.check for base in backend.bases(row.id))]
         return shift(ZERO, [], checks)
 

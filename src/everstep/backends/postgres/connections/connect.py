@@ -143,8 +143,8 @@ def _same_there(chosen: dict[str, Any]) -> str:
     return " ".join(f"-c {theirs}={int(chosen[ours])}" for ours, theirs in _ON_SERVER.items() if str(chosen[ours]).isdecimal())
 
 
-def _joined(place: str, path: str, asked: list[tuple[str, str]]) -> str:
-    return f"postgresql://{place}{path}" + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
+def _joined(host: str, path: str, asked: list[tuple[str, str]]) -> str:
+    return f"postgresql://{host}{path}" + (f"?{urlencode(asked, quote_via=quote)}" if asked else "")
 
 
 def _connect(chosen: dict[str, Any], kind: type[Connection]) -> Connection:

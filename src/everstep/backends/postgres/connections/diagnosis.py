@@ -14,8 +14,8 @@ from everstep.backends.postgres.connections.errors import said, translated
 from everstep.errors import Damaged, EverstepError, NotAStore, ReadOnly
 
 TABLES = (
-    "format", "counters", "feed_end", "manifest", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "letters", "pruned", "bases",
-    "tombstones", "facts", "workers", "tasks", "orders", "starts", "ticks", "feed_new", "feed",
+    "format", "counters", "feed_end", "manifest", "runs", "run_tags", "run_meta", "records", "chunks", "tags", "messages", "pruned", "bases",
+    "tombstones", "properties", "workers", "tasks", "orders", "starts", "ticks", "feed_new", "feed",
 )  # fmt: skip
 _NEVER_EMPTY = ("format", "counters", "feed_end", "manifest")
 _PRESENT = b"""

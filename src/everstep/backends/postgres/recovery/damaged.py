@@ -19,17 +19,17 @@ from everstep.backends.contract.recovery import Entry, Feed, Summary
 from everstep.backends.postgres.connections.connect import Address, Connection, Rows, execute
 from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import BUCKETS, FORMAT, MISSING, version_of
-from everstep.backends.postgres.rows import Values, fact_from, pruned_from, record_from, run_from
+from everstep.backends.postgres.rows import Values, property_from, pruned_from, record_from, run_from
 from everstep.errors import Damaged, NewerFormat, NotAStore, StoreUnreachable
-from everstep.records import MODULUS, ZERO, Base, Letter, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import MODULUS, ZERO, Base, Message, Pruned, Record, RunRow, Tag, Tombstone
 
 T = TypeVar("T")
-_MOST_PLACES = (1 << 32) - 1
+_MOST_RUNS = (1 << 32) - 1
 _PATIENCE = 150  # failed reads of one range before the rest of it is skipped
 _ELSEWHERE = 200  # how many chunks to look for in all families: each search scans the table
 _OWNERS = (
     ("tags", "run"),
-    ("letters", "run"),
+    ("messages", "run"),
     ("pruned", "run"),
     ("bases", "run"),
     ("records", "run"),
@@ -38,17 +38,17 @@ _OWNERS = (
 )
 
 
-class PostgresWreck:
+class DamagedPostgresStore:
     """A store in PostgreSQL that may be damaged."""
 
     def __init__(self, url: str) -> None:
         self._address = Address(url)
-        self._sql = self._address.load("wreck")
+        self._sql = self._address.load("damaged")
         self._connection = self._address.connect(seconds=0)
         self._elsewhere = _ELSEWHERE
         try:
             self._begin()
-            self._rows = {values[0]: values for values in self._range("runs", 1, _MOST_PLACES)}
+            self._rows = {values[0]: values for values in self._range("runs", 1, _MOST_RUNS)}
         except psycopg.Error as error:
             self.close()
             raise translated(error, self._address.url) from error
@@ -97,23 +97,23 @@ class PostgresWreck:
         totals = [_whole(total) for _, total, _, _ in buckets]
         told = sum(n for n in totals if n is not None) if len(buckets) == BUCKETS and None not in totals else None
         newest = max(buckets, key=lambda bucket: bucket[3], default=None)
-        places = [n for (n,) in self._all("places") if 0 < n <= _MOST_PLACES]
+        counts = [n for (n,) in self._all("created") if 0 < n <= _MOST_RUNS]
         last = newest[2] if newest is not None else None
-        return Summary(None if told is None else (told % MODULUS).to_bytes(32), max(places, default=0), last, buries=True)
+        return Summary(None if told is None else (told % MODULUS).to_bytes(32), max(counts, default=0), last, buries=True)
 
-    def places(self, deep: bool) -> list[int]:
+    def pks(self, deep: bool) -> list[int]:
         found = set(self._rows)
         if deep:
             for table, column in _OWNERS:
                 sql = self._sql["owners"].replace(b"{table}", table.encode()).replace(b"{column}", column.encode())
-                found.update(place for (place,) in self._tried(sql, ()) or ())
-        return sorted(place for place in found if 0 < place <= _MOST_PLACES)
+                found.update(pk for (pk,) in self._tried(sql, ()) or ())
+        return sorted(pk for pk in found if 0 < pk <= _MOST_RUNS)
 
-    def alive(self, place: int) -> bool:
-        return place in self._rows or bool(self._all("has_records", place))
+    def alive(self, pk: int) -> bool:
+        return pk in self._rows or bool(self._all("has_records", pk))
 
-    def rows(self, place: int, deep: bool) -> list[tuple[RunRow, bool]]:
-        return [(row, True) for row in self._made(run_from, [self._rows[place]] if place in self._rows else [])]
+    def rows(self, pk: int, deep: bool) -> list[tuple[RunRow, bool]]:
+        return [(row, True) for row in self._made(run_from, [self._rows[pk]] if pk in self._rows else [])]
 
     def _made(self, make: Callable[[Values], T], candidates: Rows) -> list[T]:
         """Return those of the candidates that can be read."""
@@ -123,37 +123,37 @@ class PostgresWreck:
                 found.append(make(values))
         return found
 
-    def names(self, place: int) -> list[str]:
-        if place in self._rows:
-            return [self._rows[place][1]]
+    def names(self, pk: int) -> list[str]:
+        if pk in self._rows:
+            return [self._rows[pk][1]]
         known = {values[1] for values in self._rows.values()}
         return sorted({name for (name,) in self._all("parents")} - known)
 
-    def records(self, place: int, run: str, deep: bool) -> dict[int, list[Record]]:
-        rows = self._range("records", 0, MAX_SEQ, place)
+    def records(self, pk: int, run: str, deep: bool) -> dict[int, list[Record]]:
+        rows = self._range("records", 0, MAX_SEQ, pk)
         found = {values[0]: _records(run, values) for values in rows}
         if deep:
-            bare = (values for values in self._range("bare_records", 0, MAX_SEQ, place) if values[0] not in found)
+            bare = (values for values in self._range("bare_records", 0, MAX_SEQ, pk) if values[0] not in found)
             found.update({values[0]: _records(run, (*values, None, None)) for values in bare})
         return {seq: records for seq, records in found.items() if records}
 
-    def tags(self, place: int, deep: bool) -> list[Tag]:
-        return [Tag(*values) for values in self._all("tags", place)]
+    def tags(self, pk: int, deep: bool) -> list[Tag]:
+        return [Tag(*values) for values in self._all("tags", pk)]
 
-    def tag_names(self, place: int) -> list[tuple[str, int]]:
-        return [(tag.name, tag.number) for tag in self.tags(place, True)]
+    def tag_names(self, pk: int) -> list[tuple[str, int]]:
+        return [(tag.name, tag.number) for tag in self.tags(pk, True)]
 
-    def letters(self, place: int, deep: bool) -> list[Letter]:
-        return [Letter(*values) for values in self._all("letters", place)]
+    def messages(self, pk: int, deep: bool) -> list[Message]:
+        return [Message(*values) for values in self._all("messages", pk)]
 
-    def pruned(self, place: int, deep: bool) -> list[Pruned]:
-        return self._made(lambda values: pruned_from("", values), self._all("pruned", place))
+    def pruned(self, pk: int, deep: bool) -> list[Pruned]:
+        return self._made(lambda values: pruned_from("", values), self._all("pruned", pk))
 
-    def bases(self, place: int, deep: bool) -> list[Base]:
-        return [Base(*values) for values in self._all("bases", place)]
+    def bases(self, pk: int, deep: bool) -> list[Base]:
+        return [Base(*values) for values in self._all("bases", pk)]
 
     def tombstones(self, deep: bool) -> list[Tombstone]:
-        return [Tombstone(*values) for values in self._range("tombstones", 1, _MOST_PLACES)]
+        return [Tombstone(*values) for values in self._range("tombstones", 1, _MOST_RUNS)]
 
     def chunk(self, family: bytes, digest: bytes) -> Iterator[bytes]:
         for (frame,) in self._all("chunk", family, digest):
@@ -173,8 +173,8 @@ class PostgresWreck:
             return Feed(None, max(end, 0))
         return Feed(entries, end, heads)
 
-    def facts(self, deep: bool) -> dict[str, str]:
-        return dict(self._made(fact_from, self._all("facts")))
+    def properties(self, deep: bool) -> dict[str, str]:
+        return dict(self._made(property_from, self._all("properties")))
 
     def close(self) -> None:
         self._connection.close()
@@ -234,9 +234,9 @@ def _with_holes(given: Rows, end: int) -> list[Entry]:
 def _heads(entries: list[Entry]) -> dict[int, int] | None:
     """Return the newest record of each run; None if the records of a run have a gap. Positions lost to a repair have no run."""
     heads: dict[int, int] = {}
-    for place, seq, count in entries:
-        if place and seq != heads.get(place, 0) + 1:
+    for pk, seq, count in entries:
+        if pk and seq != heads.get(pk, 0) + 1:
             return None
-        heads[place] = seq + count - 1
+        heads[pk] = seq + count - 1
     heads.pop(0, None)
     return heads

@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 
 from everstep.backends.columns import pack_ranges
-from everstep.backends.contract.queues import Task, placed
+from everstep.backends.contract.queues import Task, rebuilt_entry
 from everstep.backends.contract.recovery import Entry
 from everstep.backends.postgres.connections.connect import Address, execute
 from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import begin_new
 from everstep.backends.postgres.rows import Values, items_of, record_values, run_values
 from everstep.clock import clock
-from everstep.records import Base, Letter, Pruned, Record, RunRow, Tag, Tombstone, fact_check
+from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone, property_check
 
 _AT_ONCE = 1000
 
@@ -54,28 +54,28 @@ class PostgresBuilder:
             raise translated(error, self._address.url) from error
 
     def run(
-        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        self, pk: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], messages: Iterable[Message], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
-        tags, letters, bases = list(tags), list(letters), list(bases)
+        tags, messages, bases = list(tags), list(messages), list(bases)
         marks = [mark] if mark is not None else []
-        self._write("run", [(place, *run_values(row))])
-        self._write("record", ((place, *record_values(record)) for record in records))
-        self._write("tag", ((place, tag.name, tag.number, tag.at, tag.key, tag.check) for tag in tags))
-        self._write("letter", ((place, m.name, m.due, m.at, m.key, m.body, m.check) for m in letters))
-        self._write("mark", (_mark(place, m) for m in marks))
-        self._write("base", ((place, base.number, base.key, base.at, base.body, base.check) for base in bases))
-        self._write("run_tag", ((tag, place) for tag in row.tags))
-        self._write("run_meta", ((item, place) for item in items_of(row.meta)))
-        found = None if task is None else placed(row, letters, task, self._once, clock.now_us())
+        self._write("run", [(pk, *run_values(row))])
+        self._write("record", ((pk, *record_values(record)) for record in records))
+        self._write("tag", ((pk, tag.name, tag.number, tag.at, tag.key, tag.check) for tag in tags))
+        self._write("message", ((pk, m.name, m.due, m.at, m.key, m.body, m.check) for m in messages))
+        self._write("mark", (_mark(pk, m) for m in marks))
+        self._write("base", ((pk, base.number, base.key, base.at, base.body, base.check) for base in bases))
+        self._write("run_tag", ((tag, pk) for tag in row.tags))
+        self._write("run_meta", ((item, pk) for item in items_of(row.meta)))
+        found = None if task is None else rebuilt_entry(row, messages, task, self._once, clock.now_us())
         if found is not None:
             kept = found.task
-            self._write("task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe, found.ready, found.worker)])
+            self._write("task", [(pk, kept.queue, kept.priority, kept.key, kept.dedupe, found.ready, found.worker)])
         self._runs += 1
         checks = [
             row.check,
             *(tag.check for tag in tags),
-            *(m.check for m in letters),
+            *(m.check for m in messages),
             *(m.check for m in marks),
             *(b.check for b in bases),
         ]
@@ -86,22 +86,22 @@ class PostgresBuilder:
 
     def tombstone(self, tombstone: Tombstone) -> None:
         t = tombstone
-        self._write("tombstone", [(t.place, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)])
+        self._write("tombstone", [(t.pk, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)])
         self._total += int.from_bytes(t.check)
 
-    def fact(self, name: str, value: str) -> None:
-        check = fact_check(name, value)
-        self._write("fact", [(name, value, check)])
+    def add_property(self, name: str, value: str) -> None:
+        check = property_check(name, value)
+        self._write("property", [(name, value, check)])
         self._total += int.from_bytes(check)
 
-    def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+    def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
         position, rows = 0, []
         for run, seq, count in feed:
             position += count
             rows.append((position, run, seq, count))
         self._write("feed", rows)
         self._write("feed_end", [(position,)])
-        self._write("places", [(places,)])
+        self._write("created", [(created,)])
         self._write("manifest", [(self._total, self._runs, last)])
         try:
             execute(self._connection, self._sql["durably"])
@@ -115,5 +115,5 @@ class PostgresBuilder:
         self._folder.cleanup()
 
 
-def _mark(place: int, mark: Pruned) -> Values:
-    return (place, mark.key, pack_ranges(mark.ranges), mark.freed, mark.at, pack_ranges(mark.numbers), mark.check)
+def _mark(pk: int, mark: Pruned) -> Values:
+    return (pk, mark.key, pack_ranges(mark.ranges), mark.freed, mark.at, pack_ranges(mark.numbers), mark.check)

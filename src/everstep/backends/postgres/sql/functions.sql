@@ -77,8 +77,8 @@ CREATE OR REPLACE FUNCTION {schema}.commit_run(
     p_metas text[], p_owns text[], p_label_parts bytea[], p_digests bytea[], p_body_digests bytea[], p_bodies bytea[],
     p_chunks bytea[] DEFAULT '{}', p_frames bytea[] DEFAULT '{}',
     p_tag_names text[] DEFAULT '{}', p_tag_numbers bigint[] DEFAULT '{}', p_tag_ats bigint[] DEFAULT '{}', p_tag_checks bytea[] DEFAULT '{}',
-    p_read text[] DEFAULT '{}', p_letters text[] DEFAULT '{}', p_dues bigint[] DEFAULT '{}', p_letter_ats bigint[] DEFAULT '{}',
-    p_letter_bodies bytea[] DEFAULT '{}', p_letter_checks bytea[] DEFAULT '{}',
+    p_read text[] DEFAULT '{}', p_messages text[] DEFAULT '{}', p_dues bigint[] DEFAULT '{}', p_message_ats bigint[] DEFAULT '{}',
+    p_message_bodies bytea[] DEFAULT '{}', p_message_checks bytea[] DEFAULT '{}',
     p_old_labels text[] DEFAULT '{}', p_labels text[] DEFAULT '{}', p_old_items bytea[] DEFAULT '{}', p_items bytea[] DEFAULT '{}',
     p_queue text DEFAULT NULL, p_priority bigint DEFAULT 0, p_lane text DEFAULT NULL, p_dedupe text DEFAULT NULL,
     OUT code integer, OUT waiting bigint, OUT epoch_now bigint, OUT seq_now bigint
@@ -108,9 +108,9 @@ BEGIN
         END IF;
         IF code = 0 AND NOT EXISTS (SELECT 1 FROM {schema}.runs WHERE id = p_id) THEN
             -- Positions are assigned one after the other until the transaction ends: one never becomes visible after a higher one was seen.
-            UPDATE {schema}.counters SET places = places + 1 RETURNING places INTO v_pk;
+            UPDATE {schema}.counters SET created = created + 1 RETURNING created INTO v_pk;
             IF p_dedupe IS NOT NULL AND EXISTS (SELECT 1 FROM {schema}.tasks WHERE queue = p_queue AND dedupe = p_dedupe) THEN
-                UPDATE {schema}.counters SET places = places - 1;
+                UPDATE {schema}.counters SET created = created - 1;
                 code := 7;
                 RETURN;
             END IF;
@@ -119,7 +119,7 @@ BEGIN
                 p_status, p_updated_at, p_head_seq, p_head_digest, p_checkpoints, p_stored, p_epoch, p_worker, p_since, p_check
             ) ON CONFLICT (id) DO NOTHING;
             IF NOT FOUND THEN
-                UPDATE {schema}.counters SET places = places - 1;
+                UPDATE {schema}.counters SET created = created - 1;
                 v_pk := NULL;
             END IF;
         END IF;
@@ -137,7 +137,7 @@ BEGIN
             OR p_was_check IS NULL
         ) THEN
             code := 1;
-            SELECT count(*) INTO waiting FROM {schema}.letters WHERE run = v_there.pk;
+            SELECT count(*) INTO waiting FROM {schema}.messages WHERE run = v_there.pk;
         ELSIF code <> 6 THEN
             code := CASE WHEN p_was_check IS NULL THEN 5 WHEN v_there.epoch <> p_was_epoch THEN 3 ELSE 4 END;
         END IF;
@@ -179,16 +179,16 @@ BEGIN
     END IF;
     IF p_read <> '{}' THEN
         WITH taken AS (
-            DELETE FROM {schema}.letters WHERE run = v_pk AND name = ANY (p_read) RETURNING letters."check"
+            DELETE FROM {schema}.messages WHERE run = v_pk AND name = ANY (p_read) RETURNING messages."check"
         ) SELECT coalesce(sum({schema}.number_of(taken."check")), 0) INTO v_part FROM taken;
         v_more := v_more - v_part;
     END IF;
-    IF p_letters <> '{}' THEN
+    IF p_messages <> '{}' THEN
         WITH added AS (
-            INSERT INTO {schema}.letters (run, name, due, at, key, body, "check")
+            INSERT INTO {schema}.messages (run, name, due, at, key, body, "check")
             SELECT v_pk, l.name, l.due, l.at, p_key, l.body, l."check"
-            FROM unnest(p_letters, p_dues, p_letter_ats, p_letter_bodies, p_letter_checks) AS l (name, due, at, body, "check")
-            ON CONFLICT DO NOTHING RETURNING letters."check"
+            FROM unnest(p_messages, p_dues, p_message_ats, p_message_bodies, p_message_checks) AS l (name, due, at, body, "check")
+            ON CONFLICT DO NOTHING RETURNING messages."check"
         ) SELECT coalesce(sum({schema}.number_of(added."check")), 0) INTO v_part FROM added;
         v_more := v_more + v_part;
     END IF;
@@ -208,7 +208,7 @@ BEGIN
             deaths = 0, seen = 0;
     END IF;
     PERFORM {schema}.settle_task(p_bucket, v_pk);
-    SELECT count(*) INTO waiting FROM {schema}.letters WHERE run = v_pk;
+    SELECT count(*) INTO waiting FROM {schema}.messages WHERE run = v_pk;
 END
 $$;
 
@@ -246,7 +246,7 @@ BEGIN
     VALUES (v_pk, p_was_seq + 1, p_kind, p_epoch, p_at, v_number, p_note, p_meta, p_own, p_labels, p_digest, p_body);
     INSERT INTO {schema}.feed_new (id, run, seq, count) VALUES (v_commit, v_pk, p_was_seq + 1, 1);
     code := 0;
-    SELECT count(*) INTO waiting FROM {schema}.letters WHERE run = v_pk;
+    SELECT count(*) INTO waiting FROM {schema}.messages WHERE run = v_pk;
 END
 $$;
 
@@ -289,7 +289,7 @@ BEGIN
     ELSIF v_key <> p_key THEN
         RETURN 3;
     END IF;
-    INSERT INTO {schema}.letters (run, name, due, at, key, body, "check")
+    INSERT INTO {schema}.messages (run, name, due, at, key, body, "check")
     VALUES (v_pk, p_name, p_due, p_at, p_key, p_body, p_check) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         PERFORM {schema}.count(p_bucket, {schema}.number_of(p_check));
@@ -298,7 +298,7 @@ BEGIN
         PERFORM {schema}.settle_task(p_bucket, v_pk) FROM {schema}.runs WHERE pk = v_pk AND worker IS NULL;
         RETURN 0;
     END IF;
-    PERFORM 1 FROM {schema}.letters WHERE run = v_pk AND name = p_name AND "check" = p_check AND p_again;
+    PERFORM 1 FROM {schema}.messages WHERE run = v_pk AND name = p_name AND "check" = p_check AND p_again;
     RETURN CASE WHEN FOUND THEN 0 ELSE 1 END;
 END
 $$;
@@ -344,12 +344,12 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema}' || encode(v_run.family, 'hex'), 0));
     WITH gone AS (
         SELECT v_run."check" UNION ALL
-        SELECT "check" FROM {schema}.tags WHERE run = p_pk UNION ALL SELECT "check" FROM {schema}.letters WHERE run = p_pk UNION ALL
+        SELECT "check" FROM {schema}.tags WHERE run = p_pk UNION ALL SELECT "check" FROM {schema}.messages WHERE run = p_pk UNION ALL
         SELECT "check" FROM {schema}.pruned WHERE run = p_pk UNION ALL SELECT "check" FROM {schema}.bases WHERE run = p_pk
     ) SELECT sum({schema}.number_of(gone."check")) INTO v_sum FROM gone;
     PERFORM {schema}.label(p_pk, p_old_labels, '{}', p_old_items, '{}');
     DELETE FROM {schema}.tags WHERE run = p_pk;
-    DELETE FROM {schema}.letters WHERE run = p_pk;
+    DELETE FROM {schema}.messages WHERE run = p_pk;
     DELETE FROM {schema}.tasks WHERE run = p_pk;
     DELETE FROM {schema}.pruned WHERE run = p_pk;
     DELETE FROM {schema}.bases WHERE run = p_pk;
@@ -410,15 +410,15 @@ END
 $$;
 
 -- Set a property; a null value removes it.
-CREATE OR REPLACE FUNCTION {schema}.set_fact(p_bucket smallint, p_name text, p_value text, p_check bytea) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}.set_property(p_bucket smallint, p_name text, p_value text, p_check bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_old bytea;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('{schema} fact ' || p_name, 0));
-    DELETE FROM {schema}.facts WHERE name = p_name RETURNING "check" INTO v_old;
+    PERFORM pg_advisory_xact_lock(hashtextextended('{schema} property ' || p_name, 0));
+    DELETE FROM {schema}.properties WHERE name = p_name RETURNING "check" INTO v_old;
     IF p_value IS NOT NULL THEN
-        INSERT INTO {schema}.facts (name, value, "check") VALUES (p_name, p_value, p_check);
+        INSERT INTO {schema}.properties (name, value, "check") VALUES (p_name, p_value, p_check);
     END IF;
     PERFORM {schema}.count(
         p_bucket,

@@ -131,7 +131,7 @@ BEGIN
     -- A message that was due when it was posted is due now, whatever the clock of the sender says.
     SELECT min(CASE WHEN due <= at THEN least(due, {schema}.now_us()) ELSE due END) FILTER (WHERE v_status <> 'failed' OR name = 'retry'),
         coalesce(bool_or(name = 'pause'), false)
-    INTO v_ready, v_paused FROM {schema}.letters WHERE run = p_pk;
+    INTO v_ready, v_paused FROM {schema}.messages WHERE run = p_pk;
     IF v_paused THEN
         v_ready := NULL;
     ELSIF v_status = 'running' THEN
@@ -168,7 +168,7 @@ DECLARE
     v_row {schema}.runs;
     v_check bytea;
 BEGIN
-    SELECT value::jsonb INTO v_limits FROM {schema}.facts WHERE name = 'queue:' || p_queue;
+    SELECT value::jsonb INTO v_limits FROM {schema}.properties WHERE name = 'queue:' || p_queue;
     v_concurrency := (v_limits ->> 'concurrency')::integer;
     v_per_key := (v_limits ->> 'per_key')::integer;
     v_rate := (v_limits ->> 'rate')::integer;
@@ -246,7 +246,7 @@ DECLARE
 BEGIN
     -- Lock all queues that have limits in one order: two workers may ask for the same queues in different orders.
     PERFORM pg_advisory_xact_lock(hashtextextended('{schema} queue ' || q.name, 0))
-    FROM (SELECT substr(name, 7) AS name FROM {schema}.facts WHERE name = ANY (SELECT 'queue:' || n FROM unnest(p_queues) n) ORDER BY name) q;
+    FROM (SELECT substr(name, 7) AS name FROM {schema}.properties WHERE name = ANY (SELECT 'queue:' || n FROM unnest(p_queues) n) ORDER BY name) q;
     FOREACH v_queue IN ARRAY p_queues LOOP
         FOR v_found IN
             SELECT c.claimed, c.before, c.died, c.sound, c.run

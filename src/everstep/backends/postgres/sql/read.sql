@@ -65,15 +65,15 @@ SELECT digest, frame FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s
 SELECT key, name, number, at, "check" FROM {schema}.tags
 WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
 
--- name: letters
+-- name: messages
 -- All messages of a run.
-SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name
+SELECT key, name, due, at, body, "check" FROM {schema}.messages WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name
 
 -- name: due
 -- The runs that have a message whose time has come, may be woken up and are not paused; the earliest first.
-SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.letters WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
+SELECT r.id FROM (SELECT run, min(due) AS due FROM {schema}.messages WHERE due <= %s GROUP BY run) l JOIN {schema}.runs r ON r.pk = l.run
 WHERE r.status IN ('waiting', 'failed')
-    AND NOT EXISTS (SELECT 1 FROM {schema}.letters p WHERE p.run = l.run AND p.name = 'pause')
+    AND NOT EXISTS (SELECT 1 FROM {schema}.messages p WHERE p.run = l.run AND p.name = 'pause')
     AND NOT (%s AND EXISTS (SELECT 1 FROM {schema}.tasks t WHERE t.run = l.run))
 ORDER BY l.due, r.pk LIMIT %s
 
@@ -125,7 +125,7 @@ FROM {schema}.runs r LEFT JOIN {schema}.workers w ON w.id = r.worker WHERE r.id 
 
 -- name: manifest
 -- All buckets of the manifest, the number of positions, and the id of the run that was committed to last.
-SELECT array_agg(total ORDER BY bucket), array_agg(writes ORDER BY bucket), sum(runs)::bigint, (SELECT places FROM {schema}.counters),
+SELECT array_agg(total ORDER BY bucket), array_agg(writes ORDER BY bucket), sum(runs)::bigint, (SELECT created FROM {schema}.counters),
     (SELECT id FROM {schema}.runs WHERE pk = (SELECT latest FROM {schema}.manifest ORDER BY latest_commit DESC LIMIT 1))
 FROM {schema}.manifest
 
@@ -136,7 +136,7 @@ SELECT sum(writes)::bigint FROM {schema}.manifest
 -- name: stats
 -- Counts and bytes of everything.
 SELECT (SELECT count(*) FROM {schema}.runs), (SELECT count(*) FROM {schema}.records), (SELECT count(*) FROM {schema}.chunks),
-    (SELECT count(*) FROM {schema}.letters), (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.records),
+    (SELECT count(*) FROM {schema}.messages), (SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM {schema}.records),
     (SELECT coalesce(sum(octet_length(frame)), 0)::bigint FROM {schema}.chunks)
 
 -- name: size
@@ -166,26 +166,26 @@ WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number <= %s ORDER 
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM {schema}.tombstones
 WHERE pk > %s ORDER BY pk LIMIT %s
 
--- name: facts
+-- name: properties
 -- All properties whose names begin with a prefix.
-SELECT name, value, "check" FROM {schema}.facts WHERE starts_with(name, %s) ORDER BY name
+SELECT name, value, "check" FROM {schema}.properties WHERE starts_with(name, %s) ORDER BY name
 
--- name: fact
+-- name: property
 -- The property with a name.
-SELECT name, value, "check" FROM {schema}.facts WHERE name = %s
+SELECT name, value, "check" FROM {schema}.properties WHERE name = %s
 
 -- name: census
 -- The manifest and all its parts, as one snapshot: (what, number, digest, positions of deleted runs).
 SELECT 'total', total, NULL::bytea, NULL::text FROM {schema}.manifest
 UNION ALL SELECT 'runs', sum(runs), NULL, NULL FROM {schema}.manifest
-UNION ALL SELECT 'places', places, NULL, NULL FROM {schema}.counters
+UNION ALL SELECT 'created', created, NULL, NULL FROM {schema}.counters
 UNION ALL SELECT 'found', NULL, "check", NULL FROM {schema}.runs
 UNION ALL SELECT 'gone', NULL, "check", NULL FROM {schema}.tombstones
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.tags
-UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.letters
+UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.messages
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.pruned
 UNION ALL SELECT '', NULL, "check", NULL FROM {schema}.bases
-UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.facts
+UNION ALL SELECT '', NULL, "check", CASE WHEN starts_with(name, 'deleted:') THEN value END FROM {schema}.properties
 
 -- name: metas
 -- The rows that listings by tag and meta use, and their sources: (run, tags, meta, listed tags, listed items).
@@ -197,11 +197,11 @@ FROM {schema}.runs r
 SELECT 'a tag is for run ' || run || ', which is not there' FROM {schema}.tags WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'tag ' || name || ' of run ' || run || ' points at a checkpoint that is not there' FROM {schema}.tags t
 WHERE NOT EXISTS (SELECT 1 FROM {schema}.records r WHERE r.run = t.run AND r.number = t.number AND r.kind = 'checkpoint')
-UNION ALL SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM {schema}.letters
+UNION ALL SELECT 'message ' || name || ' is for run ' || run || ', which is not there' FROM {schema}.messages
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'a prune mark is for run ' || run || ', which is not there' FROM {schema}.pruned WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'an added base is for run ' || run || ', which is not there' FROM {schema}.bases WHERE run NOT IN (SELECT pk FROM {schema}.runs)
-UNION ALL SELECT 'a place in queue ' || queue || ' is for run ' || run || ', which is not there' FROM {schema}.tasks
+UNION ALL SELECT 'an entry in queue ' || queue || ' is for run ' || run || ', which is not there' FROM {schema}.tasks
 WHERE run NOT IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'run number ' || pk || ' is there and has a tombstone' FROM {schema}.tombstones WHERE pk IN (SELECT pk FROM {schema}.runs)
 UNION ALL SELECT 'the feed has ' || coalesce(f.records, 0) || ' records of run number ' || r.pk || ', which has ' || r.head_seq
@@ -214,8 +214,8 @@ UNION ALL SELECT 'the end of the feed is not noted' WHERE NOT EXISTS (SELECT 1 F
 UNION ALL SELECT 'the entry of the feed at position ' || last || ' overlaps the one before it'
 FROM (SELECT last, count, lag(last, 1, 0::bigint) OVER (ORDER BY last) AS before FROM {schema}.feed) f WHERE last < before + count OR count < 1
 UNION ALL SELECT DISTINCT 'the records of run number ' || run || ' do not follow each other in the feed' FROM (
-    SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, place) AS following FROM (
-        SELECT run, seq, count, 0 AS part, last AS place FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
+    SELECT run, seq, lag(seq + count, 1, 1::bigint) OVER (PARTITION BY run ORDER BY part, position) AS following FROM (
+        SELECT run, seq, count, 0 AS part, last AS position FROM {schema}.feed UNION ALL SELECT run, seq, count, 1, id FROM {schema}.feed_new
     ) e
 ) f WHERE seq <> following AND run <> 0
 UNION ALL SELECT 'the manifest has not all of its buckets' WHERE (SELECT count(*) FROM {schema}.manifest WHERE bucket BETWEEN 0 AND 63) <> 64
@@ -243,12 +243,12 @@ SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'c
 -- How many rows the tables have, and how many dead ones.
 SELECT coalesce(sum(n_live_tup), 0)::bigint, coalesce(sum(n_dead_tup), 0)::bigint FROM pg_catalog.pg_stat_user_tables WHERE schemaname = %s
 
--- name: place
+-- name: queue_entry
 -- The queue entry of one run.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths
 FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run WHERE r.id = %s
 
--- name: places
+-- name: queue_entries
 -- All queue entries, or those of one queue, in the order of claiming.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM {schema}.tasks t JOIN {schema}.runs r ON r.pk = t.run
 WHERE %s::text IS NULL OR t.queue = %s ORDER BY t.queue, t.priority DESC, t.ready NULLS LAST, t.run LIMIT %s
@@ -318,9 +318,9 @@ FROM {schema}.runs WHERE pk = ANY (%s::bigint[])
 -- All tags of some runs.
 SELECT run, key, name, number, at, "check" FROM {schema}.tags WHERE run = ANY (%s::bigint[]) ORDER BY run, name, number
 
--- name: letters_of
+-- name: messages_of
 -- All messages of some runs.
-SELECT run, key, name, due, at, body, "check" FROM {schema}.letters WHERE run = ANY (%s::bigint[]) ORDER BY run, name
+SELECT run, key, name, due, at, body, "check" FROM {schema}.messages WHERE run = ANY (%s::bigint[]) ORDER BY run, name
 
 -- name: marks_of
 -- The prune marks of some runs.

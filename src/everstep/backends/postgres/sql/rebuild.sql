@@ -13,9 +13,9 @@ VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 -- A tag of a checkpoint.
 INSERT INTO {schema}.tags (run, name, number, at, key, "check") VALUES (%s, %s, %s, %s, %s, %s)
 
--- name: letter
+-- name: message
 -- A message.
-INSERT INTO {schema}.letters (run, name, due, at, key, body, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
+INSERT INTO {schema}.messages (run, name, due, at, key, body, "check") VALUES (%s, %s, %s, %s, %s, %s, %s)
 
 -- name: task
 -- The queue entry of a run.
@@ -46,9 +46,9 @@ INSERT INTO {schema}.chunks (family, digest, bucket, stamp, frame) VALUES (%s, %
 INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
--- name: fact
+-- name: property
 -- A property of the store.
-INSERT INTO {schema}.facts (name, value, "check") VALUES (%s, %s, %s)
+INSERT INTO {schema}.properties (name, value, "check") VALUES (%s, %s, %s)
 
 -- name: feed
 -- Some records of a run, with the position of the last of them.
@@ -58,9 +58,9 @@ INSERT INTO {schema}.feed (last, run, seq, count) VALUES (%s, %s, %s, %s)
 -- The newest position.
 UPDATE {schema}.feed_end SET position = %s
 
--- name: places
+-- name: created
 -- How many runs were ever created.
-UPDATE {schema}.counters SET places = %s
+UPDATE {schema}.counters SET created = %s
 
 -- name: manifest
 -- The first bucket holds the whole sum.

@@ -96,7 +96,7 @@ CREATE TABLE {schema}.tags (
     PRIMARY KEY (run, name, number)
 );
 
-CREATE TABLE {schema}.letters (
+CREATE TABLE {schema}.messages (
     run bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
     due bigint,
@@ -107,7 +107,7 @@ CREATE TABLE {schema}.letters (
     PRIMARY KEY (run, name)
 );
 
-CREATE INDEX letters_due ON {schema}.letters (due) WHERE due IS NOT NULL;
+CREATE INDEX messages_due ON {schema}.messages (due) WHERE due IS NOT NULL;
 
 CREATE TABLE {schema}.pruned (
     run bigint PRIMARY KEY,
@@ -142,7 +142,7 @@ CREATE TABLE {schema}.tombstones (
     "check" bytea NOT NULL
 );
 
-CREATE TABLE {schema}.facts (
+CREATE TABLE {schema}.properties (
     name text COLLATE "C" PRIMARY KEY,
     value text NOT NULL,
     "check" bytea NOT NULL
@@ -219,7 +219,7 @@ CREATE TABLE {schema}.feed (
 
 CREATE TABLE {schema}.counters (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
-    places bigint NOT NULL
+    created bigint NOT NULL
 ) WITH (fillfactor = 10);
 
 CREATE TABLE {schema}.feed_end (
@@ -236,6 +236,6 @@ CREATE TABLE {schema}.manifest (
     latest_commit bigint NOT NULL
 ) WITH (fillfactor = 10);
 
-INSERT INTO {schema}.counters (places) VALUES (0);
+INSERT INTO {schema}.counters (created) VALUES (0);
 INSERT INTO {schema}.feed_end (position) VALUES (0);
 INSERT INTO {schema}.manifest SELECT n, 0, 0, 0, NULL, 0 FROM generate_series(0, 63) AS n;

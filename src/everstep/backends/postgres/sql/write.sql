@@ -98,9 +98,9 @@ WITH gone AS (
     RETURNING octet_length(frame) AS bytes
 ) SELECT coalesce(sum(bytes), 0)::bigint FROM gone
 
--- name: set_fact
+-- name: set_property
 -- Set or remove a property.
-SELECT {schema}.set_fact(%b::smallint, %b::text, %b::text, %b::bytea)
+SELECT {schema}.set_property(%b::smallint, %b::text, %b::text, %b::bytea)
 
 -- name: claim
 -- Hand runs to a worker.
@@ -130,7 +130,7 @@ DELETE FROM {schema}.runs WHERE pk = ANY (ARRAY(
 -- name: take_beside
 -- Remove all other rows of some runs; returns the checks that count in the manifest.
 WITH t AS (DELETE FROM {schema}.tags WHERE run = ANY (%s::bigint[]) RETURNING "check"),
-    l AS (DELETE FROM {schema}.letters WHERE run = ANY (%s::bigint[]) RETURNING "check"),
+    l AS (DELETE FROM {schema}.messages WHERE run = ANY (%s::bigint[]) RETURNING "check"),
     p AS (DELETE FROM {schema}.pruned WHERE run = ANY (%s::bigint[]) RETURNING "check"),
     b AS (DELETE FROM {schema}.bases WHERE run = ANY (%s::bigint[]) RETURNING "check"),
     q AS (DELETE FROM {schema}.tasks WHERE run = ANY (%s::bigint[])),
@@ -150,13 +150,13 @@ DELETE FROM {schema}.run_meta m USING unnest(%s::bytea[], %s::bigint[]) AS gone 
 INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")
 SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bytea[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[], %s::bytea[])
 
--- name: lock_fact
+-- name: lock_property
 -- Keep other processes from changing a property until this transaction ends.
-SELECT pg_advisory_xact_lock(hashtextextended('{schema} fact ' || %s::text, 0))
+SELECT pg_advisory_xact_lock(hashtextextended('{schema} property ' || %s::text, 0))
 
--- name: locked_fact
+-- name: locked_property
 -- A property as it is now.
-SELECT name, value, "check" FROM {schema}.facts WHERE name = %s::text
+SELECT name, value, "check" FROM {schema}.properties WHERE name = %s::text
 
 -- name: take_tombstones
 -- Remove tombstones between two positions that are older than a time.

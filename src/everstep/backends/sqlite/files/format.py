@@ -7,11 +7,11 @@ Format 1 (sql/schema.sql; application_id 0x45565354 "EVST", user_version 1, page
     chunks     frames by (family, digest); stamp is the number of the write that last wrote each, so that gc keeps chunks that
                were written after it looked
     tags       names on checkpoints, with the seq of the checkpoint's record
-    letters    messages to runs, by (pk of the run, name)
+    messages   messages to runs, by (pk of the run, name)
     pruned     which bodies of a run were dropped on purpose
     bases      bases that prune added, by (pk of the run, number of the checkpoint)
     tombstones the rows that remain of deleted runs, by the pk that they had
-    facts      properties of the store, for doctor and retention
+    properties properties of the store, for doctor and retention
     feed       the order of all commits, in parts; `feed` has their bytes
     tasks      the queue entries of runs, by pk of the run: a copy of data in the first record and the messages of a run, for workers
     starts, ticks   when runs of a queue with a rate limit were claimed; the activity of each queue, by minute. Not verified

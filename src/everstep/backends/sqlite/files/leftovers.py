@@ -38,11 +38,11 @@ def leftovers(path: Path) -> list[str]:
     return [f"{path}{part}" for part in PARTS if _is_there(f"{path}{part}")]
 
 
-def _is_there(place: str) -> bool:
-    if not os.path.lexists(place):
+def _is_there(path: str) -> bool:
+    if not os.path.lexists(path):
         return False
     try:
-        return not place.endswith("-locks") or any(Path(place).iterdir())
+        return not path.endswith("-locks") or any(Path(path).iterdir())
     except OSError:
         return True
 
@@ -51,7 +51,7 @@ def refuse_leftovers(path: Path) -> None:
     """Refuse to create a store beside files of another one. If another process created a store meanwhile, both files are its own."""
     found = leftovers(path)
     if found and not path.exists():
-        names = ", ".join(place[len(str(path.parent)) :].lstrip("/") for place in found)
+        names = ", ".join(file[len(str(path.parent)) :].lstrip("/") for file in found)
         raise LeftoverFiles(
             f"{path} does not exist, but files of an earlier store there do: {names}. Nothing was created or changed",
             remedy=f"Restore {path.name}: its newest saves may be in these files. If the store is no longer needed, move them away: "
@@ -76,8 +76,8 @@ def foreign_wal(connection: apsw.Connection, direct: apsw.Connection, wal: Path)
     try:
         with closing(direct), connection:
             newest = _written(connection)
-            file, places = _written(direct), {_page(direct), _page(connection)}
-            found = _written_in(wal, connection.pragma("page_size"), places)
+            file, pages = _written(direct), {_page(direct), _page(connection)}
+            found = _written_in(wal, connection.pragma("page_size"), pages)
     except (apsw.Error, OSError, ValueError, TypeError):
         return None  # other damage: the next read reports it
     if file is None or newest is None or not found:
@@ -103,7 +103,7 @@ def _page(connection: apsw.Connection) -> int:
     return int(page)
 
 
-def _written_in(wal: Path, page_size: int, places: set[int]) -> list[Writes]:
+def _written_in(wal: Path, page_size: int, pages: set[int]) -> list[Writes]:
     """Return the manifest after each write that is in the WAL, oldest first."""
     import mmap  # imported here, with the next two, only for a suspicious WAL: an ordinary open should not pay for them
 
@@ -113,5 +113,5 @@ def _written_in(wal: Path, page_size: int, places: set[int]) -> list[Writes]:
     with wal.open("rb") as file:  # SQLite holds no locks on this file, so closing our own descriptor drops none
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with data:
-        rows = [manifest_row(content, page_size) for page, content in committed_frames(data, page_size) if page in places]
+        rows = [manifest_row(content, page_size) for page, content in committed_frames(data, page_size) if page in pages]
     return [Writes(row[8], row[7], row[1]) for row in rows if row is not None]

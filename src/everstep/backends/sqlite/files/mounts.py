@@ -26,15 +26,15 @@ def file_system(path: str | os.PathLike[str], mounts: Path | None = None) -> str
     """Return the type of a path's file system: that of the deepest mount above it, the newest of several at the same path."""
     real = os.path.realpath(path)
     found: tuple[int, str] | None = None
-    for place, kind in _mounted(mounts):
-        if (real == place or real.startswith(place + "/")) and (found is None or len(place) >= found[0]):
-            found = len(place), kind
+    for mount, kind in _mounted(mounts):
+        if (real == mount or real.startswith(mount + "/")) and (found is None or len(mount) >= found[0]):
+            found = len(mount), kind
     return None if found is None else found[1]
 
 
 def is_mount_point(path: Path, mounts: Path | None = None) -> bool:
     """Return whether something is mounted at exactly this path, which must not contain a symbolic link."""
-    return any(place == str(path) for place, _ in _mounted(mounts))
+    return any(mount == str(path) for mount, _ in _mounted(mounts))
 
 
 def _mounted(mounts: Path | None) -> list[tuple[str, str]]:

@@ -37,10 +37,10 @@ class Part(NamedTuple):
 def _read() -> dict[str, Part]:
     """Return the parts in the order of the file; the core, whose bit is 0, comes first."""
     found: dict[str, Part] = {}
-    for place, block in enumerate(sql_files.script("sqlite", "schema").split("-- part: ")[1:]):
+    for index, block in enumerate(sql_files.script("sqlite", "schema").split("-- part: ")[1:]):
         name, _, text = block.partition("\n")
         script = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip()
-        found[name] = Part(name, 1 << place >> 1, script, _objects(script))
+        found[name] = Part(name, 1 << index >> 1, script, _objects(script))
     return found
 
 
@@ -63,7 +63,7 @@ def _plain(statement: str) -> str:
 PARTS = _read()  # at import: a daemon may later lose the right to read it
 CORE = PARTS.pop("core")
 TABLES = frozenset(table for part in (CORE, *PARTS.values()) for _, _, table, _ in part.objects)
-CHUNKS, LISTING, TAGS, LETTERS, FEED, PRUNED, TOMBSTONES, FACTS, QUEUES, WORKFLOWS, SESSIONS, PARENTS, NOTES = PARTS.values()
+CHUNKS, LISTING, TAGS, MESSAGES, FEED, PRUNED, TOMBSTONES, PROPERTIES, QUEUES, WORKFLOWS, SESSIONS, PARENTS, NOTES = PARTS.values()
 _SCHEMA = sql_files.load("sqlite", "read")["schema"]
 _NOTED = sql_files.load("sqlite", "read")["parts"]
 _absent: list[bytes] = []

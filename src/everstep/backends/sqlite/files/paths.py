@@ -26,14 +26,14 @@ from everstep.backends.sqlite.files.create import remove_unfinished, unfinished_
 from everstep.errors import SecondPath
 from everstep.fields import Shape
 
-Place = tuple[int, int, str]
+Location = tuple[int, int, str]
 _LOOKS = 4
 
 
 class _Mark(Shape):
     """The mark of this process on one file."""
 
-    place: Place
+    location: Location
     path: str
     descriptor: int | None
     handles: int
@@ -43,7 +43,7 @@ _marks: dict[tuple[int, int], _Mark] = {}
 _turn = threading.Lock()
 
 
-def place_of(path: str | os.PathLike[str]) -> Place:
+def location_of(path: str | os.PathLike[str]) -> Location:
     """Return the identity of a path, which differs for paths that lead elsewhere."""
     path = Path(path)
     info = path.parent.stat()
@@ -107,23 +107,23 @@ class Held:
 
 def hold(path: Path) -> Held:
     """Mark the file as open by this path; refused if any process has it open by another one."""
-    info, place = path.stat(), place_of(path)
+    info, location = path.stat(), location_of(path)
     file = info.st_dev, info.st_ino
     with _turn:
         mark = _marks.get(file)
         if mark is None:
-            mark = _marks[file] = _Mark(place, str(path), _marked(path, place), 0)
-        elif mark.place != place:
+            mark = _marks[file] = _Mark(location, str(path), _marked(path, location), 0)
+        elif mark.location != location:
             raise SecondPath(f"this process has {path} open as {mark.path}, which has its own WAL. Nothing was written")
         mark.handles += 1
     return Held(file)
 
 
-def _marked(path: Path, place: Place) -> int | None:
+def _marked(path: Path, location: Location) -> int | None:
     """Return a descriptor that marks the file; None if it cannot be marked."""
     if not system.has_marks():
         return None
-    number = int.from_bytes(blake2b(repr(place).encode("utf-8", "surrogateescape"), digest_size=5).digest())
+    number = int.from_bytes(blake2b(repr(location).encode("utf-8", "surrogateescape"), digest_size=5).digest())
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     file: File
 
 
-class Witness:
+class RollbackGuard:
     """The file beside one open store. Writes it once the identity of the store is known."""
 
     def __init__(self, store: str) -> None:

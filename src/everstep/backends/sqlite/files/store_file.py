@@ -30,7 +30,7 @@ from everstep.backends.sqlite.files.leftovers import foreign_wal, refuse_leftove
 from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.parts import attach
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
-from everstep.backends.sqlite.files.rollback_guard import Seen, Witness
+from everstep.backends.sqlite.files.rollback_guard import RollbackGuard, Seen
 from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
@@ -53,25 +53,25 @@ class SqliteFile:
     """One store file, known to be ours. `read_only` is the reason why it cannot be written, or None."""
 
     def __init__(self, path: str | os.PathLike[str], create: bool = True, busy_ms: int = BUSY_MS, accept_older: bool = False) -> None:
-        self._place = Path(os.path.realpath(path))
-        self.path = str(self._place)
+        self._file_path = Path(os.path.realpath(path))
+        self.path = str(self._file_path)
         self.wal = self.path + "-wal"
         self.busy_ms = whole_number("busy_ms", busy_ms, 2**31 - 1)  # SQLite takes an int of C
         self.read_only: str | None = None
-        self.witness = Witness(self.path)
+        self.rollback_guard = RollbackGuard(self.path)
         self._first: apsw.Connection | None = None
         refuse_unsafe(self.path)
-        if not self._place.exists():
-            refuse_leftovers(self._place)
+        if not self._file_path.exists():
+            refuse_leftovers(self._file_path)
             if not create:
                 raise NotAStore.nothing_at(self.path)
-            _create(self._place)
+            _create(self._file_path)
         self._refuse_other_things()
         self._refuse_odd_neighbours()
         self._refuse_foreign_folder()
-        refuse_links(self._place)
-        refuse_mounted(self._place)
-        held = hold(self._place)
+        refuse_links(self._file_path)
+        refuse_mounted(self._file_path)
+        held = hold(self._file_path)
         try:
             self._look(accept_older)
         except BaseException:
@@ -82,7 +82,7 @@ class SqliteFile:
 
     def _look(self, accept_older: bool) -> None:
         """Identify the file, and refuse it if it is not the expected one."""
-        seen = self.witness.recall()  # before the store is read: other processes keep writing both
+        seen = self.rollback_guard.recall()  # before the store is read: other processes keep writing both
         version = self._identify()
         self._refuse_foreign_wal()
         if version < FORMAT:
@@ -92,7 +92,7 @@ class SqliteFile:
         self._compare(seen, accept_older)
 
     def _refuse_other_things(self) -> None:
-        info = self._place.stat()
+        info = self._file_path.stat()
         if not stat.S_ISREG(info.st_mode):
             raise NotAStore(f"{self.path} is not an Everstep store: it is not a regular file")
         if info.st_size == 0:
@@ -117,12 +117,12 @@ class SqliteFile:
 
     def _refuse_foreign_folder(self) -> None:
         """Refuse a folder of another user that everyone may write: another user could swap the files."""
-        folder, me = self._place.parent, os.geteuid()
+        folder, me = self._file_path.parent, os.geteuid()
         info = folder.stat()
         if not info.st_mode & stat.S_IWOTH:
             return
         trusted = (0, me)
-        if info.st_uid in trusted and self._place.stat().st_uid in trusted:
+        if info.st_uid in trusted and self._file_path.stat().st_uid in trusted:
             return
         reason = f"{folder} or the store in it belongs to another user and can be written by everyone"
         if me != 0:
@@ -135,7 +135,7 @@ class SqliteFile:
             with closing(self._unmerged(self._open(apsw.SQLITE_OPEN_READONLY))) as connection:
                 application, version, right = _what_it_says(connection)
         except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-            if os.access(self._place.parent, os.W_OK):
+            if os.access(self._file_path.parent, os.W_OK):
                 raise read_error(error, self.path) from error
             with closing(self._open_immutable()) as connection:
                 application, version, right = _what_it_says(connection)
@@ -155,8 +155,8 @@ class SqliteFile:
     def _refuse_foreign_wal(self) -> None:
         """Refuse a file that the WAL beside it was not made for, before the two are merged."""
         for attempt in range(_LOOKS):
-            seen = self.witness.recall()
-            if not self._has_wal() or (seen is not None and seen.file == self.witness.file()):
+            seen = self.rollback_guard.recall()
+            if not self._has_wal() or (seen is not None and seen.file == self.rollback_guard.file()):
                 return
             try:
                 with closing(self._unmerged(self.reader())) as connection:
@@ -170,7 +170,7 @@ class SqliteFile:
 
         raise ForeignWal(
             f"{self.wal} does not belong to {self.path}: {reason}. Nothing was changed",
-            remedy=f"Restore the file that the WAL belongs to: its newest saves are in the WAL. To use {self._place.name} without them, "
+            remedy=f"Restore the file that the WAL belongs to: its newest saves are in the WAL. To use {self._file_path.name} without them, "
             f"move the WAL away: mv {quote(self.wal)} {quote(self.wal + '.old')}",
         )
 
@@ -204,7 +204,7 @@ class SqliteFile:
             if not accept_older:
                 self._first.close()
                 raise
-            self.witness.forget()
+            self.rollback_guard.forget()
         self._first.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
     def _refuse_older(self, connection: apsw.Connection, seen: Seen) -> None:
@@ -216,7 +216,7 @@ class SqliteFile:
             return
         if writes < seen.writes:
             raise RolledBack(f"{self.path} is older than before: it lacks {seen.writes - writes} writes that this machine has seen")
-        if self._has_wal() and self.witness.file() != seen.file and not _adds_up(connection):
+        if self._has_wal() and self.rollback_guard.file() != seen.file and not _adds_up(connection):
             raise RolledBack(f"{self.path} is not the file that its WAL belongs to: its rows do not add up to the manifest in the WAL")
 
     def _has_wal(self) -> bool:
@@ -295,7 +295,7 @@ class SqliteFile:
                 "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY; PRAGMA schema_version"
             ).fetchall()
         except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-            if os.access(self._place.parent, os.W_OK):
+            if os.access(self._file_path.parent, os.W_OK):
                 raise read_error(error, self.path) from error
             return self._open_immutable()
         except apsw.Error as error:
@@ -306,7 +306,7 @@ class SqliteFile:
         """Return a connection that writes: WAL, synchronous=FULL, no merging of the WAL during a caller's commit."""
         if self.read_only is not None:
             raise ReadOnly(f"{self.path} is read-only: {self.read_only}")
-        if not os.access(self.path, os.W_OK) or not os.access(self._place.parent, os.W_OK):
+        if not os.access(self.path, os.W_OK) or not os.access(self._file_path.parent, os.W_OK):
             raise ReadOnly(f"{self.path} or its folder cannot be written")
         try:
             connection = self._open(apsw.SQLITE_OPEN_READWRITE)
@@ -329,7 +329,7 @@ def format_of(path: Path) -> int:
     if not path.exists():
         raise NotAStore.nothing_at(path)
     file = SqliteFile.__new__(SqliteFile)
-    file._place, file.path, file.wal, file.busy_ms = path, str(path), f"{path}-wal", BUSY_MS
+    file._file_path, file.path, file.wal, file.busy_ms = path, str(path), f"{path}-wal", BUSY_MS
     return file._identify()
 
 

@@ -20,7 +20,7 @@ from everstep import system
 from everstep.backends.sqlite.errors import NO_SPACE, write_error
 from everstep.backends.sqlite.writer import Writer
 from everstep.errors import EverstepError, StoreBusy, StoreFull
-from everstep.threads.background import Service
+from everstep.threads.background import BackgroundThread
 from everstep.threads.guard import LEASES, Guard
 
 MERGE_FRAMES = 700
@@ -47,7 +47,7 @@ class WalKeeper:
         self._due = MERGE_FRAMES
         self._frames = 0
         self._grown = False
-        self._service = Service(self._serve)
+        self._thread = BackgroundThread(self._serve)
         self._stopped = False
         self._working = Guard(LEASES)
 
@@ -58,7 +58,7 @@ class WalKeeper:
     def _committed(self, _connection: apsw.Connection, _name: str, frames: int) -> int:
         self._frames = frames
         self._commits += 1
-        if frames >= self._due or (self._commits >= GROW_AFTER and not self._service.started) or self._commits == GROW_AFTER:
+        if frames >= self._due or (self._commits >= GROW_AFTER and not self._thread.started) or self._commits == GROW_AFTER:
             self._wake()
         elif frames < MERGE_FRAMES:
             self._due = MERGE_FRAMES
@@ -68,8 +68,8 @@ class WalKeeper:
         if self._stopped:
             return
         try:
-            self._service.start()
-            self._service.nudge()
+            self._thread.start()
+            self._thread.wake()
         except (StoreBusy, MemoryError):
             return  # the system has no thread: this runs inside COMMIT, which has succeeded; the next commit tries again
 
@@ -138,14 +138,14 @@ class WalKeeper:
     def abandon(self) -> None:
         """Close the connection in a forked child, where the thread does not exist."""
         self._stopped = True
-        self._service.end()
+        self._thread.end()
         if self._connection is not None:
             self._connection.close(True)
             self._connection = None
 
     def close(self) -> None:
         self._stopped = True
-        self._service.end()
+        self._thread.end()
         if self._connection is not None:
             self._connection.close()
             self._connection = None

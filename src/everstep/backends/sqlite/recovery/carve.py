@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from everstep.backends.sqlite.recovery.cells import GONE, LEAF_TABLE, Cell, cell_at, columns, places, strays
+from everstep.backends.sqlite.recovery.cells import GONE, LEAF_TABLE, Cell, cell_at, cell_starts, columns, strays
 from everstep.backends.sqlite.recovery.pages import Pages
 from everstep.backends.sqlite.rows import Values
 
 _EPOCH = 10**12  # microseconds: all our times are larger, all numbers of checkpoints smaller
 
 
-class Place(NamedTuple):
+class Spot(NamedTuple):
     """The location of a row: the page and its version."""
 
     live: bool
@@ -31,7 +31,7 @@ class Carver:
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
-        self._found: dict[str, dict[Any, list[Place]]] = {}
+        self._found: dict[str, dict[Any, list[Spot]]] = {}
         self._records: dict[int, list[int]] = {}
         self._claimed: set[int] = set()
         self._look()
@@ -69,12 +69,12 @@ class Carver:
     def _page(self, page: int, time: int, live: bool) -> bool:
         """Note the rows of a page; False if it is not a page with rows, or some of its listed cells are not rows."""
         data = self._pages.at(page, time)
-        kind, starts = places(data, page == 1)
+        kind, starts = cell_starts(data, page == 1)
         head = 100 if page == 1 else 0
         whole = kind != 0 and int.from_bytes(data[head + 3 : head + 5]) == len(starts)
         for at in starts:
             cell = cell_at(data, at, kind, self._pages.usable)
-            good = cell is not None and self._note(cell, Place(live, page, time, at))
+            good = cell is not None and self._note(cell, Spot(live, page, time, at))
             whole = whole and good
         return whole
 
@@ -83,9 +83,9 @@ class Carver:
         for at in strays(data, self._pages.usable):
             cell = cell_at(data, at, LEAF_TABLE, self._pages.usable)
             if cell is not None:
-                self._note(cell, Place(False, page, self._pages.now, at))
+                self._note(cell, Spot(False, page, self._pages.now, at))
 
-    def _note(self, cell: Cell, spot: Place) -> bool:
+    def _note(self, cell: Cell, spot: Spot) -> bool:
         values = columns(cell.local, cell.total)
         if values is None:
             return False
@@ -113,10 +113,10 @@ class Carver:
             left -= self._pages.usable - 4
             number = int.from_bytes(data[:4])
 
-    def _read(self, spot: Place) -> Iterator[Values]:
+    def _read(self, spot: Spot) -> Iterator[Values]:
         """Yield a row with its overflow pages: as they were with that version of the page, and as they are now."""
         data = self._pages.at(spot.page, spot.time)
-        kind = places(data, spot.page == 1)[0] or LEAF_TABLE
+        kind = cell_starts(data, spot.page == 1)[0] or LEAF_TABLE
         cell = cell_at(data, spot.at, kind, self._pages.usable)
         if cell is None:
             return
@@ -155,7 +155,7 @@ def _of_index(values: list[Any]) -> Iterator[tuple[str, Any]]:
         case [int() as run, str(), int(), int(), int(), bytes(), bytes()]:
             yield "tags", run
         case [int() as run, str(), int() | None, int(), bytes(), _, _]:
-            yield "letters", run
+            yield "messages", run
         case [int() as run, int(), bytes(), int(), _, _]:
             yield "bases", run
         case [int() as run, int(), str(), int() as same] if run == same:
@@ -163,7 +163,7 @@ def _of_index(values: list[Any]) -> Iterator[tuple[str, Any]]:
         case [int() as run, int() as number, str()] if run < _EPOCH > number:
             yield "tag_names", run
         case [str(), str(), bytes()]:
-            yield "facts", 0
+            yield "properties", 0
         case [str(), int() as run]:
             yield "names", run
         case [bytes(), int() as run]:

@@ -66,7 +66,7 @@ def cell_at(page: bytes, at: int, kind: int, usable: int) -> Cell | None:
     return Cell(rowid, total, local, overflow) if len(local) == size else None
 
 
-def places(page: bytes, first: bool) -> tuple[int, list[int]]:
+def cell_starts(page: bytes, first: bool) -> tuple[int, list[int]]:
     """Return the kind of a page and the offsets of its cells; kind 0 if it is not a b-tree page that holds rows."""
     start = 100 if first else 0
     kind = page[start] if len(page) > start + 12 else 0
@@ -105,7 +105,7 @@ def columns(payload: bytes, total: int) -> list[Any] | None:
 
 def rows_in(page: bytes, first: bool, usable: int) -> Iterator[tuple[Cell, list[Any]]]:
     """Yield the readable rows of a page."""
-    kind, starts = places(page, first)
+    kind, starts = cell_starts(page, first)
     for at in starts:
         cell = cell_at(page, at, kind, usable)
         values = columns(cell.local, cell.total) if cell is not None else None

@@ -21,14 +21,14 @@ from everstep.backends.sqlite.feed import length, proven
 from everstep.backends.sqlite.files.create import folder_error
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.files.parts import TABLES, attach
-from everstep.backends.sqlite.files.rollback_guard import Witness
+from everstep.backends.sqlite.files.rollback_guard import RollbackGuard
 from everstep.backends.sqlite.recovery.carve import GONE, Carver
 from everstep.backends.sqlite.recovery.pages import Pages
 from everstep.backends.sqlite.rows import (
     Values,
     base_from,
-    fact_from,
-    letter_from,
+    message_from,
+    property_from,
     pruned_from,
     record_from,
     run_from,
@@ -37,30 +37,30 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.errors import Damaged, NewerFormat
 from everstep.fields import replace
-from everstep.records import ZERO, Base, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 T = TypeVar("T")
-_SQL = sql_files.load("sqlite", "wreck")
-_MOST_PLACES = (1 << 32) - 1
+_SQL = sql_files.load("sqlite", "damaged")
+_MOST_RUNS = (1 << 32) - 1
 _PATIENCE = 150  # failed reads of one range before the rest of it is left to the carver
 
 
-class SqliteWreck:
+class DamagedSqliteStore:
     """A store file that may be damaged in any way."""
 
     def __init__(self, source: str | os.PathLike[str], private: str, seal: Seal = unkeyed) -> None:
         self._seal = seal
         self.path = os.path.realpath(source)
-        self._witness = Witness(self.path).recall()
+        self._seen = RollbackGuard(self.path).recall()
         try:
-            self._pages = Pages(self.path, private, self._witness)
+            self._pages = Pages(self.path, private, self._seen)
         except OSError as error:
             raise folder_error(error, Path(private)) from error
         self._carver: Carver | None = None
         self._cursor = self._connect()
         self._pages.hide()
         self._refuse_newer()
-        self._rows = {values[0]: values for values in self._range("runs", 1, _MOST_PLACES)}
+        self._rows = {values[0]: values for values in self._range("runs", 1, _MOST_RUNS)}
 
     def _connect(self) -> apsw.Cursor | None:
         name = "file:" + "".join(
@@ -138,50 +138,50 @@ class SqliteWreck:
 
     def _summary(self, values: Values) -> Summary:
         _, total, _, following, last, _, _, writes, identity, _ = values
-        seen = self._witness.writes if self._witness is not None and self._witness.identity == identity else 0
+        seen = self._seen.writes if self._seen is not None and self._seen.identity == identity else 0
         return Summary(
             total if type(total) is bytes else None,
-            following - 1 if type(following) is int and 0 < following <= _MOST_PLACES else 0,
+            following - 1 if type(following) is int and 0 < following <= _MOST_RUNS else 0,
             last if type(last) is int else None,
             max(seen - writes, 0) if type(writes) is int else 0,
             self._pages.unreadable,
             len(identity) == 16 if type(identity) is bytes else True,
         )
 
-    def places(self, deep: bool) -> list[int]:
+    def pks(self, deep: bool) -> list[int]:
         found = set(self._rows)
         if deep:
-            for table in ("runs", "names", "tags", "letters", "pruned", "bases"):
+            for table in ("runs", "names", "tags", "messages", "pruned", "bases"):
                 found.update(self._deep.keys(table))
             found.update(id >> 31 for id in self._deep.keys("records"))
-        return sorted(place for place in found if 0 < place <= _MOST_PLACES)
+        return sorted(pk for pk in found if 0 < pk <= _MOST_RUNS)
 
-    def alive(self, place: int) -> bool:
+    def alive(self, pk: int) -> bool:
         carver = self._deep
-        if place in self._rows or any(live for table in ("runs", "names") for live, _ in carver.rows(table, place)):
+        if pk in self._rows or any(live for table in ("runs", "names") for live, _ in carver.rows(table, pk)):
             return True
-        return any(live for id in carver.records(place)[:50] for live, _ in carver.rows("records", id))
+        return any(live for id in carver.records(pk)[:50] for live, _ in carver.rows("records", id))
 
-    def rows(self, place: int, deep: bool) -> list[tuple[RunRow, bool]]:
-        found = [(self._rows[place], True)] if place in self._rows else []
+    def rows(self, pk: int, deep: bool) -> list[tuple[RunRow, bool]]:
+        found = [(self._rows[pk], True)] if pk in self._rows else []
         if deep:
-            found += [(values, live) for live, values in self._deep.rows("runs", place) if GONE not in values]
+            found += [(values, live) for live, values in self._deep.rows("runs", pk) if GONE not in values]
         made: list[tuple[RunRow, bool]] = []
         for values, live in found:
             with suppress(Damaged):
                 made.append((run_from(values), live))
         return made
 
-    def names(self, place: int) -> list[str]:
-        rows = [values[1] for values in (self._rows.get(place, ()), *self._carved("runs", place)) if values]
-        told = [name for values in self._carved("names", place) for name in values if isinstance(name, str)]
+    def names(self, pk: int) -> list[str]:
+        rows = [values[1] for values in (self._rows.get(pk, ()), *self._carved("runs", pk)) if values]
+        told = [name for values in self._carved("names", pk) for name in values if isinstance(name, str)]
         return list(dict.fromkeys(name for name in (*rows, *told) if isinstance(name, str)))
 
-    def records(self, place: int, run: str, deep: bool) -> dict[int, list[Record]]:
+    def records(self, pk: int, run: str, deep: bool) -> dict[int, list[Record]]:
         found: dict[int, list[Record]] = {}
-        candidates = self._range("records", place << 31, place << 31 | MAX_SEQ)
+        candidates = self._range("records", pk << 31, pk << 31 | MAX_SEQ)
         if deep:
-            candidates += [values for id in self._deep.records(place) for values in self._carved("records", id)]
+            candidates += [values for id in self._deep.records(pk) for values in self._carved("records", id)]
         for values in candidates:
             with suppress(Damaged):
                 record = _record(run, values)
@@ -189,28 +189,28 @@ class SqliteWreck:
                     found[record.seq].append(record)
         return found
 
-    def tags(self, place: int, deep: bool) -> list[Tag]:
-        carved = [(v[5], v[1], v[2], v[4], v[6]) for v in self._carved("tags", place)] if deep else []
-        return self._made(lambda values: tag_from("", values), [*self._all("tags", (place,)), *carved])
+    def tags(self, pk: int, deep: bool) -> list[Tag]:
+        carved = [(v[5], v[1], v[2], v[4], v[6]) for v in self._carved("tags", pk)] if deep else []
+        return self._made(lambda values: tag_from("", values), [*self._all("tags", (pk,)), *carved])
 
-    def tag_names(self, place: int) -> list[tuple[str, int]]:
-        return sorted({(name, number) for _, number, name in self._carved("tag_names", place, live=True)})
+    def tag_names(self, pk: int) -> list[tuple[str, int]]:
+        return sorted({(name, number) for _, number, name in self._carved("tag_names", pk, live=True)})
 
-    def letters(self, place: int, deep: bool) -> list[Letter]:
-        carved = [(v[4], v[1], v[2], v[3], v[5], v[6]) for v in self._carved("letters", place, live=True)] if deep else []
-        return self._made(lambda values: letter_from("", values), [*self._all("letters", (place,)), *carved])
+    def messages(self, pk: int, deep: bool) -> list[Message]:
+        carved = [(v[4], v[1], v[2], v[3], v[5], v[6]) for v in self._carved("messages", pk, live=True)] if deep else []
+        return self._made(lambda values: message_from("", values), [*self._all("messages", (pk,)), *carved])
 
-    def pruned(self, place: int, deep: bool) -> list[Pruned]:
-        carved = [values[1:] for values in self._carved("pruned", place)] if deep else []
-        return self._made(lambda values: pruned_from("", values), [*self._all("pruned", (place,)), *carved])
+    def pruned(self, pk: int, deep: bool) -> list[Pruned]:
+        carved = [values[1:] for values in self._carved("pruned", pk)] if deep else []
+        return self._made(lambda values: pruned_from("", values), [*self._all("pruned", (pk,)), *carved])
 
-    def bases(self, place: int, deep: bool) -> list[Base]:
-        carved = [(v[2], v[1], v[3], v[4], v[5]) for v in self._carved("bases", place, live=True)] if deep else []
-        return self._made(lambda values: base_from("", values), [*self._all("bases", (place,)), *carved])
+    def bases(self, pk: int, deep: bool) -> list[Base]:
+        carved = [(v[2], v[1], v[3], v[4], v[5]) for v in self._carved("bases", pk, live=True)] if deep else []
+        return self._made(lambda values: base_from("", values), [*self._all("bases", (pk,)), *carved])
 
     def tombstones(self, deep: bool) -> list[Tombstone]:
-        carved = [values for place in self._deep.keys("tombstones") for values in self._carved("tombstones", place)] if deep else []
-        return self._made(tombstone_from, [*self._range("tombstones", 1, _MOST_PLACES), *carved])
+        carved = [values for pk in self._deep.keys("tombstones") for values in self._carved("tombstones", pk)] if deep else []
+        return self._made(tombstone_from, [*self._range("tombstones", 1, _MOST_RUNS), *carved])
 
     def chunk(self, family: bytes, digest: bytes) -> Iterator[bytes]:
         for (frame,) in self._all("chunk", (family, digest)):
@@ -235,7 +235,7 @@ class SqliteWreck:
             parts.append(part)
             first -= length(part)
         entries = [entry for part in reversed(parts) for entry in part]
-        return Feed(entries if first == 1 else None, end, {place: seq + count - 1 for place, seq, count in entries})
+        return Feed(entries if first == 1 else None, end, {pk: seq + count - 1 for pk, seq, count in entries})
 
     def _part(self, following: int, deep: bool) -> list[Entry] | None:
         """Return the part of the feed that ends right before a position."""
@@ -248,10 +248,11 @@ class SqliteWreck:
                 return entries
         return None
 
-    def facts(self, deep: bool) -> dict[str, str]:
+    def properties(self, deep: bool) -> dict[str, str]:
         return dict(
             self._made(
-                lambda values: fact_from(values, self._seal), [*self._all("facts"), *(self._carved("facts", 0, live=True) if deep else ())]
+                lambda values: property_from(values, self._seal),
+                [*self._all("properties"), *(self._carved("properties", 0, live=True) if deep else ())],
             )
         )
 

@@ -25,9 +25,9 @@ _LOOKED_AT = 1 << 20
 class Pages:
     """Every committed version of every page that still exists. Time counts frames of the WAL; 0 is the file itself."""
 
-    def __init__(self, source: str, private: str, witness: Seen | None = None) -> None:
+    def __init__(self, source: str, private: str, seen: Seen | None = None) -> None:
         """Copy the files. `private` is a prefix for the names of the copies."""
-        self._witness = witness
+        self._seen = seen
         self.image, self._frames = Path(private + "-image"), Path(private + "-frames")
         self.unreadable = copy_store(source, self.image, self._frames)
         self._file = self.image.open("r+b")
@@ -79,19 +79,19 @@ class Pages:
         timed = list(enumerate(frames, 1))
         found = timed[:whole]
         rest = [(time, frame) for time, frame in timed[whole : broken + tail] if frame.fits] if tail else []
-        rest = self._seen_by_witness(rest)
+        rest = self._seen_by_this_machine(rest)
         later = self._writes(rest)
         seen = (self._writes(found) or self._writes_in_file()) if later else []
         return found + rest if later and seen and min(later) > max(seen) else found
 
-    def _seen_by_witness(self, frames: list[tuple[int, Frame]]) -> list[tuple[int, Frame]]:
+    def _seen_by_this_machine(self, frames: list[tuple[int, Frame]]) -> list[tuple[int, Frame]]:
         """Return the frames up to the last commit that the rollback guard has seen, if this machine has a guard of this store."""
-        for place, (time, _) in enumerate(frames):
+        for index, (time, _) in enumerate(frames):
             manifest = manifest_in(content(self._wal, self.size, time), self.usable)
-            if self._witness is None or manifest is None or manifest[1] != self._witness.identity:
+            if self._seen is None or manifest is None or manifest[1] != self._seen.identity:
                 continue
-            if manifest[0] > self._witness.writes:
-                return frames[: up_to_commit([frame for _, frame in frames[:place]])]
+            if manifest[0] > self._seen.writes:
+                return frames[: up_to_commit([frame for _, frame in frames[:index]])]
         return frames
 
     def _writes(self, frames: list[tuple[int, Frame]]) -> list[int]:

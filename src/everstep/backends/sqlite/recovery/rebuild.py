@@ -14,7 +14,7 @@ import apsw
 
 from everstep.backends import sql_files
 from everstep.backends.contract.query_semantics import meta_scalars
-from everstep.backends.contract.queues import Task, placed
+from everstep.backends.contract.queues import Task, rebuilt_entry
 from everstep.backends.contract.recovery import Entry
 from everstep.backends.sqlite.errors import write_error
 from everstep.backends.sqlite.feed import FeedWriter
@@ -25,8 +25,8 @@ from everstep.backends.sqlite.files.parts import PARTS
 from everstep.backends.sqlite.rows import (
     Values,
     base_values,
-    fact_values,
-    letter_values,
+    message_values,
+    property_values,
     pruned_values,
     record_values,
     run_values,
@@ -34,14 +34,14 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import MODULUS, SEALED, Base, Kind, Letter, Pruned, Record, RunRow, Seal, Tag, Tombstone, fact_check, unkeyed
+from everstep.records import MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
 _PARTS = {
     "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
-    "add_letter": PARTS["letters"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
-    "add_tombstone": PARTS["tombstones"], "set_fact": PARTS["facts"], "add_task": PARTS["queues"],
+    "add_message": PARTS["messages"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
+    "add_tombstone": PARTS["tombstones"], "set_property": PARTS["properties"], "add_task": PARTS["queues"],
 }  # fmt: skip
 
 
@@ -87,34 +87,34 @@ class SqliteBuilder:
             raise write_error(error, str(self.path)) from error
 
     def run(
-        self, place: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], letters: Iterable[Letter], mark: Pruned | None,
+        self, pk: int, row: RunRow, records: Sequence[Record], tags: Iterable[Tag], messages: Iterable[Message], mark: Pruned | None,
         bases: Iterable[Base], task: Task | None = None,
     ) -> None:  # fmt: skip
         seqs = {record.number: record.seq for record in records if record.kind == Kind.CHECKPOINT}
-        tags, letters, bases = list(tags), list(letters), list(bases)
+        tags, messages, bases = list(tags), list(messages), list(bases)
         for name in ("workflow", "session", "parent", "note"):
             if getattr(row, name) is not None and not self._made & PARTS[f"{name}s"].bit:
                 self._made = sqlite_format.make(self._connection, PARTS[f"{name}s"], self._made)
-        self._write("create", [(place, *run_values(row))])
-        self._write("add_record", (record_values(place, record) for record in records))
-        self._write("add_tag", ((place, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))
-        self._write("add_letter", (letter_values(place, letter) for letter in letters))
-        self._write("set_prune_mark", [pruned_values(place, mark)] if mark is not None else [])
-        self._write("add_base", (base_values(place, base) for base in bases))
-        self._write("add_run_tag", ((tag, place) for tag in row.tags))
-        self._write("add_run_meta", ((key, value, place) for key, value in meta_scalars(row.meta).items()))
+        self._write("create", [(pk, *run_values(row))])
+        self._write("add_record", (record_values(pk, record) for record in records))
+        self._write("add_tag", ((pk, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))
+        self._write("add_message", (message_values(pk, message) for message in messages))
+        self._write("set_prune_mark", [pruned_values(pk, mark)] if mark is not None else [])
+        self._write("add_base", (base_values(pk, base) for base in bases))
+        self._write("add_run_tag", ((tag, pk) for tag in row.tags))
+        self._write("add_run_meta", ((key, value, pk) for key, value in meta_scalars(row.meta).items()))
         if task is not None:
-            self._place(place, row, letters, task)
+            self._add_entry(pk, row, messages, task)
         self._runs += 1
-        checks = [row.check, *(tag.check for tag in tags), *(letter.check for letter in letters), *(base.check for base in bases)]
+        checks = [row.check, *(tag.check for tag in tags), *(message.check for message in messages), *(base.check for base in bases)]
         self._total += sum(map(int.from_bytes, [*checks, mark.check] if mark is not None else checks))
 
-    def _place(self, place: int, row: RunRow, letters: Iterable[Letter], task: Task) -> None:
-        found = placed(row, letters, task, self._once, clock.now_us())
+    def _add_entry(self, pk: int, row: RunRow, messages: Iterable[Message], task: Task) -> None:
+        found = rebuilt_entry(row, messages, task, self._once, clock.now_us())
         if found is not None:
             kept = found.task
-            self._write("add_task", [(place, kept.queue, kept.priority, kept.key, kept.dedupe)])
-            self._write("move_task", [(found.worker, found.ready, place)])
+            self._write("add_task", [(pk, kept.queue, kept.priority, kept.key, kept.dedupe)])
+            self._write("move_task", [(found.worker, found.ready, pk)])
 
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         self._write("add_chunk", [(family, digest, frame, 0)])
@@ -123,19 +123,19 @@ class SqliteBuilder:
         self._write("add_tombstone", [tombstone_values(tombstone)])
         self._total += int.from_bytes(tombstone.check)
 
-    def fact(self, name: str, value: str) -> None:
-        self._write("set_fact", [fact_values(name, value, self._seal)])
-        self._total += int.from_bytes(fact_check(name, value, self._seal))
+    def add_property(self, name: str, value: str) -> None:
+        self._write("set_property", [property_values(name, value, self._seal)])
+        self._total += int.from_bytes(property_check(name, value, self._seal))
 
-    def finish(self, places: int, last: int | None, feed: Iterable[Entry]) -> None:
+    def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
         if self._seal is not unkeyed:
-            self.fact(SEALED, "keyed")
+            self.add_property(SEALED, "keyed")
         writer = FeedWriter()
         for entry in feed:
             writer.add(*entry)
         blob = writer.blob()  # leaves the last part open, in the manifest
         self._write("add_feed", writer.full)
-        self._write("set_manifest", [((self._total % MODULUS).to_bytes(32), self._runs, places + 1, last, blob, writer.fed, 1)])
+        self._write("set_manifest", [((self._total % MODULUS).to_bytes(32), self._runs, created + 1, last, blob, writer.fed, 1)])
         try:
             self._connection.execute("COMMIT; PRAGMA synchronous = FULL; PRAGMA journal_mode = WAL").fetchall()
             self._connection.close()

@@ -4,9 +4,9 @@
 -- All tags of some runs.
 SELECT run, key, name, number, at, "check" FROM tags WHERE run BETWEEN ? AND ? ORDER BY run, name, number
 
--- name: letters_of
+-- name: messages_of
 -- All messages of some runs.
-SELECT run, key, name, due, at, body, "check" FROM letters WHERE run BETWEEN ? AND ? ORDER BY run, name
+SELECT run, key, name, due, at, body, "check" FROM messages WHERE run BETWEEN ? AND ? ORDER BY run, name
 
 -- name: marks_of
 -- The prune marks of some runs.

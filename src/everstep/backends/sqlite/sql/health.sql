@@ -15,13 +15,13 @@ UNION ALL
 SELECT 'tag ' || json_each.value || ' of run ' || runs.pk || ' is not listed' FROM runs, json_each(runs.tags)
 WHERE NOT EXISTS (SELECT 1 FROM run_tags WHERE run_tags.pk = runs.pk AND run_tags.tag = json_each.value)
 UNION ALL
-SELECT 'letter ' || name || ' is for run ' || run || ', which is not there' FROM letters WHERE run NOT IN (SELECT pk FROM runs)
+SELECT 'message ' || name || ' is for run ' || run || ', which is not there' FROM messages WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
 SELECT 'a prune mark is for run ' || run || ', which is not there' FROM pruned WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
 SELECT 'an added base is for run ' || run || ', which is not there' FROM bases WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
-SELECT 'a place in queue ' || queue || ' is for run ' || run || ', which is not there' FROM tasks WHERE run NOT IN (SELECT pk FROM runs)
+SELECT 'an entry in queue ' || queue || ' is for run ' || run || ', which is not there' FROM tasks WHERE run NOT IN (SELECT pk FROM runs)
 UNION ALL
 SELECT 'run number ' || pk || ' is there and has a tombstone' FROM tombstones WHERE pk IN (SELECT pk FROM runs)
 UNION ALL
@@ -46,7 +46,7 @@ SELECT count(*) FROM runs
 
 -- name: forgotten
 -- The positions of deleted runs whose tombstones were dropped.
-SELECT value FROM facts WHERE substr(name, 1, length(?1)) = ?1
+SELECT value FROM properties WHERE substr(name, 1, length(?1)) = ?1
 
 -- name: count_tombstones
 -- How many runs were deleted.
@@ -56,9 +56,9 @@ SELECT count(*) FROM tombstones
 -- All checks that count in the manifest.
 SELECT "check" FROM runs
 UNION ALL SELECT "check" FROM tags
-UNION ALL SELECT "check" FROM letters
+UNION ALL SELECT "check" FROM messages
 UNION ALL SELECT "check" FROM pruned
-UNION ALL SELECT "check" FROM facts
+UNION ALL SELECT "check" FROM properties
 UNION ALL SELECT "check" FROM bases
 UNION ALL SELECT "check" FROM tombstones
 

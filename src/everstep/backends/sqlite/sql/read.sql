@@ -78,11 +78,11 @@ SELECT (SELECT count("check") FROM tags NOT INDEXED WHERE run = ?), (SELECT coun
 
 -- name: due_by_run
 -- A count and a sum over messages that have a time, by the table. A sum of low bits cannot overflow.
-SELECT count(due), sum(due & 1073741823), sum(run) FILTER (WHERE due IS NOT NULL) FROM letters NOT INDEXED
+SELECT count(due), sum(due & 1073741823), sum(run) FILTER (WHERE due IS NOT NULL) FROM messages NOT INDEXED
 
 -- name: due_by_time
 -- The same by the index.
-SELECT count(due), sum(due & 1073741823), sum(run) FROM letters INDEXED BY letters_due WHERE due IS NOT NULL
+SELECT count(due), sum(due & 1073741823), sum(run) FROM messages INDEXED BY messages_due WHERE due IS NOT NULL
 
 -- name: ids_by_name
 -- A count and a sum over the runs in the index of ids.
@@ -96,17 +96,17 @@ SELECT count(*), sum(pk) FROM runs INDEXED BY runs_order
 -- The digest that proves one record and all before it.
 SELECT digest FROM records WHERE id = ?
 
--- name: letters
+-- name: messages
 -- All messages of a run.
-SELECT key, name, due, at, body, "check" FROM letters WHERE run = ? ORDER BY name
+SELECT key, name, due, at, body, "check" FROM messages WHERE run = ? ORDER BY name
 
 -- name: due
 -- The runs that have a message whose time has come, may be woken up and are not paused; the earliest first.
-SELECT runs.id FROM letters INDEXED BY letters_due CROSS JOIN runs ON runs.pk = letters.run
-WHERE letters.due <= ? AND runs.status IN ('waiting', 'failed')
-    AND NOT EXISTS (SELECT 1 FROM letters AS others WHERE others.run = letters.run AND others.name = 'pause')
-    AND NOT (? AND EXISTS (SELECT 1 FROM tasks WHERE tasks.run = letters.run))
-GROUP BY runs.pk ORDER BY min(letters.due), runs.pk LIMIT ?
+SELECT runs.id FROM messages INDEXED BY messages_due CROSS JOIN runs ON runs.pk = messages.run
+WHERE messages.due <= ? AND runs.status IN ('waiting', 'failed')
+    AND NOT EXISTS (SELECT 1 FROM messages AS others WHERE others.run = messages.run AND others.name = 'pause')
+    AND NOT (? AND EXISTS (SELECT 1 FROM tasks WHERE tasks.run = messages.run))
+GROUP BY runs.pk ORDER BY min(messages.due), runs.pk LIMIT ?
 
 -- name: feed_newest
 -- The end of the feed.
@@ -120,7 +120,7 @@ SELECT first, entries FROM feed WHERE first <= ? ORDER BY first DESC LIMIT 1
 -- The parts of the feed that begin between two positions, and the one before them.
 SELECT first, entries FROM feed WHERE first >= coalesce((SELECT max(first) FROM feed WHERE first <= ?1), 0) AND first <= ?2 ORDER BY first
 
--- name: places_there
+-- name: existing_runs
 -- Which of some positions have a run.
 SELECT pk FROM runs WHERE pk IN (SELECT value FROM json_each(?))
 
@@ -160,9 +160,9 @@ SELECT count(*), coalesce(sum(length(body)), 0) FROM records
 -- How many chunks, and the bytes of their frames.
 SELECT count(*), coalesce(sum(length(frame)), 0) FROM chunks
 
--- name: count_all_letters
+-- name: count_all_messages
 -- How many messages.
-SELECT count(*) FROM letters
+SELECT count(*) FROM messages
 
 -- name: families
 -- Every family that has a chunk or a run.
@@ -188,13 +188,13 @@ SELECT key, number, at, body, "check" FROM bases WHERE run = ? AND number <= ? O
 -- The tombstones of deleted runs, beyond a position.
 SELECT pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check" FROM tombstones WHERE pk > ? ORDER BY pk LIMIT ?
 
--- name: fact
+-- name: property
 -- The property with a name.
-SELECT name, value, "check" FROM facts WHERE name = ?
+SELECT name, value, "check" FROM properties WHERE name = ?
 
--- name: facts
+-- name: properties
 -- All properties whose names begin with a prefix.
-SELECT name, value, "check" FROM facts WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
+SELECT name, value, "check" FROM properties WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
 
 -- name: schema
 -- Every table and index; as bytes, because a damaged name may not be valid text.
@@ -222,26 +222,26 @@ SELECT total FROM manifest WHERE pk = 1
 
 -- name: all_checks
 -- All checks that the sum in the manifest is made of.
-SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM letters UNION ALL SELECT "check" FROM pruned
-UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM facts
+SELECT "check" FROM runs UNION ALL SELECT "check" FROM tags UNION ALL SELECT "check" FROM messages UNION ALL SELECT "check" FROM pruned
+UNION ALL SELECT "check" FROM bases UNION ALL SELECT "check" FROM tombstones UNION ALL SELECT "check" FROM properties
 
 -- name: task_queue
 -- The queue of a run that has a queue entry.
 SELECT queue FROM tasks WHERE run = ?
 
--- name: letter_times
+-- name: message_times
 -- The names of a run's messages, and when they are due.
-SELECT name, due FROM letters WHERE run = ?
+SELECT name, due FROM messages WHERE run = ?
 
 -- name: twin
 -- The run that has an entry in a queue with the same `dedupe`.
 SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.queue = ? AND t.dedupe = ?
 
--- name: place
+-- name: queue_entry
 -- The queue entry of one run.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run WHERE r.id = ?
 
--- name: places
+-- name: queue_entries
 -- All queue entries, or those of one queue, in the order of claiming.
 SELECT r.id, t.queue, t.priority, t.key, t.dedupe, t.ready, t.worker, t.deaths FROM tasks t JOIN runs r ON r.pk = t.run
 WHERE ?1 IS NULL OR t.queue = ?1 ORDER BY t.queue, t.priority DESC, t.ready IS NULL, t.ready, t.run LIMIT ?2

@@ -118,10 +118,10 @@ CREATE TABLE tags (
 
 CREATE INDEX tags_number ON tags (run, number, name);
 
--- part: letters
+-- part: messages
 -- Created with the first message.
 
-CREATE TABLE letters (
+CREATE TABLE messages (
     run INTEGER NOT NULL,
     name TEXT NOT NULL,
     due INTEGER,
@@ -132,7 +132,7 @@ CREATE TABLE letters (
     PRIMARY KEY (run, name)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX letters_due ON letters (due) WHERE due IS NOT NULL;
+CREATE INDEX messages_due ON messages (due) WHERE due IS NOT NULL;
 
 -- part: feed
 -- Created with the first full part of the feed.
@@ -183,10 +183,10 @@ CREATE TABLE tombstones (
     "check" BLOB NOT NULL
 ) STRICT;
 
--- part: facts
+-- part: properties
 -- Created with the first property.
 
-CREATE TABLE facts (
+CREATE TABLE properties (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL,
     "check" BLOB NOT NULL

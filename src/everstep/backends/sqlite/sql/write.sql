@@ -120,29 +120,29 @@ DELETE FROM feed WHERE first = ?
 -- Remove tombstones between two positions that are older than a time.
 DELETE FROM tombstones WHERE pk BETWEEN ? AND ? AND at < ? RETURNING pk, "check"
 
--- name: set_fact
+-- name: set_property
 -- Set a property.
-INSERT INTO facts (name, value, "check") VALUES (?, ?, ?)
+INSERT INTO properties (name, value, "check") VALUES (?, ?, ?)
 
--- name: take_fact
+-- name: take_property
 -- Remove a property; return its check for the manifest.
-DELETE FROM facts WHERE name = ? RETURNING "check"
+DELETE FROM properties WHERE name = ? RETURNING "check"
 
 -- name: add_tag
 -- Add one tag; an existing one stays unchanged.
 INSERT INTO tags (run, name, number, seq, at, key, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
--- name: add_letter
+-- name: add_message
 -- Add one message; an existing one of that name stays unchanged.
-INSERT INTO letters (run, name, due, at, key, body, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO messages (run, name, due, at, key, body, "check") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
--- name: take_letter
+-- name: take_message
 -- Remove a message that was read; return its check for the manifest.
-DELETE FROM letters WHERE run = ? AND name = ? RETURNING "check"
+DELETE FROM messages WHERE run = ? AND name = ? RETURNING "check"
 
--- name: count_letters
+-- name: count_messages
 -- How many messages a run has.
-SELECT count(*) FROM letters WHERE run = ?
+SELECT count(*) FROM messages WHERE run = ?
 
 -- name: add_run_tag
 -- Add a tag of a run, for listing.
@@ -177,9 +177,9 @@ DELETE FROM workers WHERE id = ?
 -- The checks of a run's tags, for the manifest.
 SELECT "check" FROM tags WHERE run = ?
 
--- name: letter_checks
+-- name: message_checks
 -- The checks of its messages, for the manifest.
-SELECT "check" FROM letters WHERE run = ?
+SELECT "check" FROM messages WHERE run = ?
 
 -- name: pruned_checks
 -- The checks of its prune mark and its added bases, for the manifest.
@@ -197,9 +197,9 @@ DELETE FROM records WHERE id BETWEEN ? AND ?
 -- The tags of a run.
 DELETE FROM tags WHERE run = ?
 
--- name: drop_letters
+-- name: drop_messages
 -- The messages of a run.
-DELETE FROM letters WHERE run = ?
+DELETE FROM messages WHERE run = ?
 
 -- name: drop_prune_mark
 -- The prune mark of a run.

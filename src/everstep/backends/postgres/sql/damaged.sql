@@ -44,9 +44,9 @@ SELECT 1 FROM {schema}.records WHERE run = %s LIMIT 1
 -- The tags of a run.
 SELECT key, name, number, at, "check" FROM {schema}.tags WHERE run = %s ORDER BY name, number
 
--- name: letters
+-- name: messages
 -- The messages of a run.
-SELECT key, name, due, at, body, "check" FROM {schema}.letters WHERE run = %s ORDER BY name
+SELECT key, name, due, at, body, "check" FROM {schema}.messages WHERE run = %s ORDER BY name
 
 -- name: pruned
 -- The prune mark of a run.
@@ -68,17 +68,17 @@ SELECT frame FROM {schema}.chunks WHERE family = %s AND digest = %s
 -- A chunk of any other family.
 SELECT frame FROM {schema}.chunks WHERE family <> %s AND digest = %s LIMIT 3
 
--- name: facts
+-- name: properties
 -- The properties of the store.
-SELECT name, value, "check" FROM {schema}.facts
+SELECT name, value, "check" FROM {schema}.properties
 
 -- name: manifest
 -- All buckets of the manifest.
 SELECT bucket, total, latest, latest_commit FROM {schema}.manifest
 
--- name: places
+-- name: created
 -- How many runs were ever created.
-SELECT places FROM {schema}.counters
+SELECT created FROM {schema}.counters
 
 -- name: feed
 -- Commits that have positions, in order.

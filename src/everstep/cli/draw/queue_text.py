@@ -5,7 +5,7 @@ from __future__ import annotations
 from everstep.cli.app import App
 from everstep.cli.draw.text import cell, duration, plural
 from everstep.clock import clock
-from everstep.views.queues import LatelyView, LimitsView, PlaceView, TaskView
+from everstep.views.queues import LatelyView, LimitsView, QueueEntryView, TaskView
 
 
 def asked(task: TaskView | None) -> str:
@@ -16,17 +16,17 @@ def asked(task: TaskView | None) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def status(app: App, place: PlaceView | None) -> str:
+def status(app: App, entry: QueueEntryView | None) -> str:
     """Describe a queue entry: its worker, or since when or at what time it is ready."""
-    if place is None:
+    if entry is None:
         return ""
-    died = f", {plural(place.deaths, 'worker')} died running it" if place.deaths else ""
-    if place.worker is not None:
-        return f"taken by {cell(place.worker, 60)}{died}"
-    if place.ready is None:
+    died = f", {plural(entry.deaths, 'worker')} died running it" if entry.deaths else ""
+    if entry.worker is not None:
+        return f"taken by {cell(entry.worker, 60)}{died}"
+    if entry.ready is None:
         return f"waiting{died}"
-    left = place.ready.timestamp() - clock.now_us() / 1e6
-    moment = app.out.when(place.ready)
+    left = entry.ready.timestamp() - clock.now_us() / 1e6
+    moment = app.out.when(entry.ready)
     if left <= 0:
         return f"ready {moment if app.out.terminal else f'since {moment}'}{died}"
     return f"ready {f'in {duration(left)}' if app.out.terminal else f'at {moment}'}{died}"

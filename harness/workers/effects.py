@@ -26,7 +26,7 @@ class Line:
         return int(self.token.partition(".")[2]) // 1000
 
 
-class Ledger:
+class EffectsLog:
     """The file, open for adding lines."""
 
     def __init__(self, path: Path | str):

@@ -1,4 +1,4 @@
-"""Repair and queues: a run that waits in a queue waits there in the new store, whatever became of its old place."""
+"""Repair and queues: a run that waits in a queue waits there in the new store, whatever became of its old entry."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 import everstep
-from everstep.backends.contract.queues import LIMITS, Limits, Place, Task
+from everstep.backends.contract.queues import LIMITS, Limits, QueueEntry, Task
 from everstep.records import Status
-from everstep.testing.queued import beginning, ending, enqueue, letter, take
+from everstep.testing.queued import beginning, ending, enqueue, message, take
 from everstep.testing.rows import new_worker
 
 HOUR = 3_600_000_000
@@ -23,7 +23,7 @@ def nightly() -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, dict[str, Place]]:
+def made(tmp_path: Path) -> tuple[Path, dict[str, QueueEntry]]:
     """A store with runs in a queue, and where they stand."""
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
@@ -38,16 +38,16 @@ def made(tmp_path: Path) -> tuple[Path, dict[str, Place]]:
             if name == "done":
                 backend.commit(ending(row))
             elif name in ("failed", "retried"):
-                backend.commit(ending(row, Status.FAILED, (letter(row, "retry", HOUR),) if name == "retried" else ()))
+                backend.commit(ending(row, Status.FAILED, (message(row, "retry", HOUR),) if name == "retried" else ()))
             elif name == "asleep":
-                backend.commit(ending(row, Status.WAITING, (letter(row, "timer:sleep#0", HOUR),)))
+                backend.commit(ending(row, Status.WAITING, (message(row, "timer:sleep#0", HOUR),)))
         enqueue(backend, "later", Task("other", -1, None, "once"), HOUR)
         enqueue(backend, "deleted", Task("q"))
         store.delete("deleted")
-        backend.set_fact(LIMITS + "q", Limits(concurrency=3).text())
+        backend.set_property(LIMITS + "q", Limits(concurrency=3).text())
         store.schedule("nightly", nightly, cron="0 3 * * *", queue="other")
         assert store.verify("full").ok
-        return path, {place.run: place for place in backend.places()}
+        return path, {entry.run: entry for entry in backend.queue_entries()}
 
 
 def change(path: Path, statement: str) -> None:
@@ -73,7 +73,9 @@ def headless(path: Path) -> None:
         "headless",
     ],
 )
-def test_every_run_that_waits_in_a_queue_has_its_place_in_the_new_store(made: tuple[Path, dict[str, Place]], damage: str | None) -> None:
+def test_every_run_that_waits_in_a_queue_has_its_entry_in_the_new_store(
+    made: tuple[Path, dict[str, QueueEntry]], damage: str | None
+) -> None:
     path, expected = made
     assert set(expected) == {"retried", "asleep", "held", "later"}
     if damage == "headless":
@@ -83,13 +85,13 @@ def test_every_run_that_waits_in_a_queue_has_its_place_in_the_new_store(made: tu
     done = everstep.repair(path, path.with_name("new.db"))
     assert [loss.what for loss in done.lost] == (["manifest"] if damage is not None and "manifest" in damage else [])
     with everstep.open(path.with_name("new.db")) as store:
-        assert {place.run: place for place in store.backend.places()} == expected
-        assert store.backend.facts(LIMITS) == {LIMITS + "q": Limits(concurrency=3).text()}
+        assert {entry.run: entry for entry in store.backend.queue_entries()} == expected
+        assert store.backend.properties(LIMITS) == {LIMITS + "q": Limits(concurrency=3).text()}
         assert [(one.name, one.cron) for one in store.schedules()] == [("nightly", "0 3 * * *")]
         assert store.verify("full").ok
 
 
-def test_the_run_of_a_worker_that_is_gone_is_given_to_another_one_in_the_new_store(made: tuple[Path, dict[str, Place]]) -> None:
+def test_the_run_of_a_worker_that_is_gone_is_given_to_another_one_in_the_new_store(made: tuple[Path, dict[str, QueueEntry]]) -> None:
     everstep.repair(made[0], made[0].with_name("new.db"))
     with everstep.open(made[0].with_name("new.db")) as store:
         assert store.backend.free() == 1
@@ -97,7 +99,7 @@ def test_the_run_of_a_worker_that_is_gone_is_given_to_another_one_in_the_new_sto
         assert store.verify("full").ok
 
 
-def test_a_run_whose_past_is_in_doubt_waits_paused(made: tuple[Path, dict[str, Place]]) -> None:
+def test_a_run_whose_past_is_in_doubt_waits_paused(made: tuple[Path, dict[str, QueueEntry]]) -> None:
     path, _ = made
     change(path, "DELETE FROM records WHERE kind = 'status' AND id >> 31 = (SELECT pk FROM runs WHERE id = 'asleep')")
     connection = apsw.Connection(str(path))
@@ -106,9 +108,9 @@ def test_a_run_whose_past_is_in_doubt_waits_paused(made: tuple[Path, dict[str, P
     done = everstep.repair(path, path.with_name("new.db"))
     assert done.paused == ["asleep"]
     with everstep.open(path.with_name("new.db")) as store:
-        place = store.backend.place("asleep")
-        assert place is not None
-        assert (place.task, place.ready, place.worker) == (Task("q", 3, "k", "asleep"), None, None)
+        entry = store.backend.queue_entry("asleep")
+        assert entry is not None
+        assert (entry.task, entry.ready, entry.worker) == (Task("q", 3, "k", "asleep"), None, None)
         assert store.verify("full").ok
 
 
@@ -121,5 +123,5 @@ def test_a_task_that_makes_no_sense_is_none(tmp_path: Path) -> None:
         assert store.verify("full").ok
     assert everstep.repair(path, tmp_path / "new.db").ok
     with everstep.open(tmp_path / "new.db") as store:
-        assert store.backend.places() == []
+        assert store.backend.queue_entries() == []
         assert store.verify("full").ok

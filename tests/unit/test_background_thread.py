@@ -10,37 +10,37 @@ import pytest
 
 from everstep.errors import StoreBusy
 from everstep.testing.waiting import until
-from everstep.threads.background import Service
+from everstep.threads.background import BackgroundThread
 
 PATIENCE = 20
 
 
-def test_it_does_its_turn_when_nudged_and_ends_when_told() -> None:
+def test_it_does_its_turn_when_woken_and_ends_on_request() -> None:
     turns: list[int] = []
-    service = Service(lambda: turns.append(threading.get_ident()))
-    assert not service.started
-    service.start()
-    service.start()
-    assert service.started
+    thread = BackgroundThread(lambda: turns.append(threading.get_ident()))
+    assert not thread.started
+    thread.start()
+    thread.start()
+    assert thread.started
     assert turns == []
-    service.nudge()
+    thread.wake()
     assert until(lambda: len(turns) == 1)
-    service.nudge()
+    thread.wake()
     assert until(lambda: len(turns) == 2)
     assert len(set(turns)) == 1
     assert turns[0] != threading.get_ident()
-    service.end()
-    service.nudge()
+    thread.end()
+    thread.wake()
     time.sleep(0.02)
     assert len(turns) == 2
 
 
 def test_it_does_its_turn_every_so_many_seconds() -> None:
     turns: list[int] = []
-    service = Service(lambda: turns.append(1), every=0.005)
-    service.start()
+    thread = BackgroundThread(lambda: turns.append(1), every=0.005)
+    thread.start()
     assert until(lambda: len(turns) > 3)
-    service.end()
+    thread.end()
     done = len(turns)
     time.sleep(0.03)
     assert len(turns) == done
@@ -54,10 +54,10 @@ def test_a_turn_without_memory_does_not_end_it() -> None:
         if len(turns) < 3:
             raise MemoryError
 
-    service = Service(turn, every=0.005)
-    service.start()
+    thread = BackgroundThread(turn, every=0.005)
+    thread.start()
     assert until(lambda: len(turns) > 4)
-    service.end()
+    thread.end()
 
 
 def test_one_that_dies_before_it_begins_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,26 +70,26 @@ def test_one_that_dies_before_it_begins_is_started_again(monkeypatch: pytest.Mon
     monkeypatch.setattr("everstep.threads.background.start_new_thread", start)
     monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.01)
     turns: list[int] = []
-    service = Service(lambda: turns.append(1))
-    service.start()
-    assert service.started
+    thread = BackgroundThread(lambda: turns.append(1))
+    thread.start()
+    assert thread.started
     assert len(asked) > 2
-    service.nudge()
+    thread.wake()
     assert until(lambda: bool(turns))
-    service.end()
+    thread.end()
 
 
 def test_where_none_begins_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("everstep.threads.background.start_new_thread", lambda _serve, _arguments: 1)
     monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.001)
-    service = Service(lambda: None)
+    thread = BackgroundThread(lambda: None)
     for _ in range(2):
         with pytest.raises(StoreBusy, match="could not start a thread: none began"):
-            service.start()
-    assert not service.started
+            thread.start()
+    assert not thread.started
     monkeypatch.undo()
-    service.start()
-    service.end()
+    thread.start()
+    thread.end()
 
 
 def test_one_that_begins_late_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,13 +110,13 @@ def test_one_that_begins_late_leaves_the_place_to_another(monkeypatch: pytest.Mo
     monkeypatch.setattr("everstep.threads.background.start_new_thread", start)
     monkeypatch.setattr("everstep.threads.background._PATIENCE", 0.01)
     turns: list[int] = []
-    service = Service(lambda: turns.append(threading.get_ident()), every=0.002)
-    service.start()
+    thread = BackgroundThread(lambda: turns.append(threading.get_ident()), every=0.002)
+    thread.start()
     late.set()
     assert until(lambda: bool(gone))
     assert until(lambda: len(turns) > 3)
     assert len(set(turns)) == 1
-    service.end()
+    thread.end()
 
 
 def test_many_that_start_it_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,23 +127,23 @@ def test_many_that_start_it_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
         return start_new_thread(serve, arguments)
 
     monkeypatch.setattr("everstep.threads.background.start_new_thread", start)
-    service = Service(lambda: None)
-    threads = [threading.Thread(target=service.start) for _ in range(8)]
+    background = BackgroundThread(lambda: None)
+    threads = [threading.Thread(target=background.start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
     assert asked == [1]
-    service.end()
+    background.end()
 
 
 def test_it_may_end_itself() -> None:
     ended: list[int] = []
-    service = Service(lambda: (service.end(), ended.append(1)))  # type: ignore[func-returns-value, arg-type, return-value]
-    service.start()
-    service.nudge()
+    thread = BackgroundThread(lambda: (thread.end(), ended.append(1)))  # type: ignore[func-returns-value, arg-type, return-value]
+    thread.start()
+    thread.wake()
     assert until(lambda: bool(ended))
-    service.end()
+    thread.end()
 
 
 def test_an_error_ends_it_and_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +153,9 @@ def test_an_error_ends_it_and_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPat
     def turn() -> None:
         raise ValueError("a mistake")
 
-    service = Service(turn)
-    service.start()
-    service.nudge()
+    thread = BackgroundThread(turn)
+    thread.start()
+    thread.wake()
     assert until(lambda: bool(reported))
     assert str(reported[0].exc_value) == "a mistake"
-    service.end()
+    thread.end()

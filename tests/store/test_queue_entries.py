@@ -1,4 +1,4 @@
-"""The places of runs in queues are proven against the runs, and one that is lost or wrong is put right. On every kind of store."""
+"""The queue entries of runs are proven against the runs, and one that is lost or wrong is put right. On every kind of store."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 import everstep
-from everstep.backends.contract.queues import Place, Task
+from everstep.backends.contract.queues import QueueEntry, Task
 from everstep.records import RunRow, Status
 from everstep.store.queue_entries import restore_entries
-from everstep.testing.queued import beginning, ending, enqueue, letter, take
+from everstep.testing.queued import beginning, ending, enqueue, message, take
 from everstep.testing.rows import new_worker
 
 HOUR = 3_600_000_000
@@ -24,7 +24,7 @@ Tamper = Callable[..., None]
 
 @pytest.fixture
 def tamper(places: Any, store: everstep.Store) -> Tamper:
-    """Changes, behind the store's back, the place of a run; with nothing to set, it is lost."""
+    """Changes, behind the store's back, the queue entry of a run; with nothing to set, it is lost."""
 
     def change(run: str, **values: Any) -> None:
         if places.kind == "memory":
@@ -75,10 +75,10 @@ def complaints(store: everstep.Store) -> list[str]:
     return [f"{problem.where}: {problem.what.partition(';')[0]}" for problem in found]
 
 
-def one_of_everything(store: everstep.Store) -> dict[str, Place | None]:
+def one_of_everything(store: everstep.Store) -> dict[str, QueueEntry | None]:
     """Runs in all the ways in which one can wait in a queue, or not wait any more."""
     backend = store.backend
-    for name, status, letters in (
+    for name, status, messages in (
         ("succeeded", Status.SUCCEEDED, ()),
         ("failed", Status.FAILED, ()),
         ("cancelled", Status.CANCELLED, ()),
@@ -88,11 +88,11 @@ def one_of_everything(store: everstep.Store) -> dict[str, Place | None]:
     ):
         enqueue(backend, name, Task("q", 1, "key", f"once {name}"))
         row = begun(store, name)
-        backend.commit(ending(row, status, tuple(letter(row, n, HOUR) for n in letters)))
+        backend.commit(ending(row, status, tuple(message(row, n, HOUR) for n in messages)))
     enqueue(backend, "paused", Task("q"))
     row = backend.run("paused")
     assert row is not None
-    backend.post(letter(row, "pause", None), "paused")
+    backend.post(message(row, "pause", None), "paused")
     enqueue(backend, "given back")
     backend.release(begun(store, "given back"))
     enqueue(backend, "held", Task("q", 5))
@@ -105,44 +105,44 @@ def one_of_everything(store: everstep.Store) -> dict[str, Place | None]:
     enqueue(backend, "ready", Task("other", -3))
     with store.run("loop", state={"n": 1}):
         pass
-    return {name: backend.place(name) for name in (row.id for row in store.runs())}
+    return {name: backend.queue_entry(name) for name in (row.id for row in store.runs())}
 
 
-def test_the_places_of_runs_in_every_condition_are_right(store: everstep.Store) -> None:
+def test_the_queue_entries_of_runs_in_every_condition_are_right(store: everstep.Store) -> None:
     found = one_of_everything(store)
-    assert {name for name, place in found.items() if place is None} == {"succeeded", "failed", "cancelled", "loop"}
+    assert {name for name, entry in found.items() if entry is None} == {"succeeded", "failed", "cancelled", "loop"}
     assert complaints(store) == []
     assert restore_entries(store.backend, thorough=True) == []
 
 
-def test_a_lost_place_is_told_and_put_back_as_it_was(store: everstep.Store, tamper: Tamper) -> None:
+def test_a_lost_entry_is_told_and_put_back_as_it_was(store: everstep.Store, tamper: Tamper) -> None:
     before = one_of_everything(store)
-    for name, place in before.items():
-        if place is None:
+    for name, entry in before.items():
+        if entry is None:
             continue
         tamper(name)
-        assert complaints(store) == [f"run {name}: it has no entry in queue {place.task.queue!r}, so no worker will take it"]
+        assert complaints(store) == [f"run {name}: it has no entry in queue {entry.task.queue!r}, so no worker will take it"]
         assert restore_entries(store.backend, thorough=name == "retried") == [name]
-        now = store.backend.place(name)
+        now = store.backend.queue_entry(name)
         assert now is not None
-        assert now.task == place.task
+        assert now.task == entry.task
         if name == "dead":  # who looks after the dead finds it once more
             assert (now.ready, now.worker is None) == (None, False)
         elif name == "given back":
             assert now.ready is not None
         else:
-            assert (now.ready, now.worker) == (place.ready, place.worker)
+            assert (now.ready, now.worker) == (entry.ready, entry.worker)
         assert complaints(store) == []
 
 
-def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tamper) -> None:
-    before = {name: place for name, place in one_of_everything(store).items() if place is not None}
+def test_all_lost_entries_are_put_back_at_once(store: everstep.Store, tamper: Tamper) -> None:
+    before = {name: entry for name, entry in one_of_everything(store).items() if entry is not None}
     for name in before:
         tamper(name)
     assert len(complaints(store)) == len(before)
     assert set(restore_entries(store.backend)) == set(before) - {"retried"}
     assert restore_entries(store.backend, thorough=True) == ["retried"]
-    assert {place.run for place in store.backend.places()} == set(before)
+    assert {entry.run for entry in store.backend.queue_entries()} == set(before)
     assert complaints(store) == []
 
 
@@ -160,30 +160,30 @@ def test_all_lost_places_are_put_back_at_once(store: everstep.Store, tamper: Tam
         ("ready", {"worker": "w"}, "its entry in queue 'other' names worker w, but no worker holds the run"),
     ],
 )
-def test_a_wrong_place_is_told_and_put_right(store: everstep.Store, tamper: Tamper, name: str, wrong: dict[str, Any], what: str) -> None:
+def test_a_wrong_entry_is_told_and_put_right(store: everstep.Store, tamper: Tamper, name: str, wrong: dict[str, Any], what: str) -> None:
     before = one_of_everything(store)[name]
     tamper(name, **wrong)
     assert complaints(store) == [f"run {name}: {what}"]
     assert restore_entries(store.backend, thorough=True) == [name]
-    assert store.backend.place(name) == before
+    assert store.backend.queue_entry(name) == before
     assert complaints(store) == []
 
 
 @pytest.mark.parametrize("wrong", [{"worker": None}, {"worker": "another"}, {"ready": 5}])
-def test_a_place_that_does_not_know_its_worker_is_told_and_put_right(store: everstep.Store, tamper: Tamper, wrong: dict[str, Any]) -> None:
+def test_an_entry_that_does_not_know_its_worker_is_told_and_put_right(store: everstep.Store, tamper: Tamper, wrong: dict[str, Any]) -> None:
     enqueue(store.backend, "held")
     row = begun(store, "held")
     tamper("held", **wrong)
     assert complaints(store) == [f"run held: its entry in queue 'q' does not name worker {row.worker}, which holds the run"]
     assert restore_entries(store.backend, thorough=True) == ["held"]
-    place = store.backend.place("held")
-    assert place is not None
-    assert (place.worker, place.ready) == (row.worker, None)
+    entry = store.backend.queue_entry("held")
+    assert entry is not None
+    assert (entry.worker, entry.ready) == (row.worker, None)
     store.backend.commit(ending(row))  # whoever has it goes on
     assert complaints(store) == []
 
 
-def test_a_place_of_a_run_that_was_never_put_into_a_queue_is_told(store: everstep.Store) -> None:
+def test_an_entry_of_a_run_that_was_never_put_into_a_queue_is_told(store: everstep.Store) -> None:
     from everstep.backends.contract.core import Commit
 
     with store.run("loop", state={"n": 1}):
@@ -197,23 +197,23 @@ def test_a_place_of_a_run_that_was_never_put_into_a_queue_is_told(store: everste
     assert complaints(store) == []  # it went with the end of the run
 
 
-def test_a_run_that_failed_for_good_and_is_driven_again_needs_no_place(store: everstep.Store) -> None:
+def test_a_run_that_failed_for_good_and_is_driven_again_needs_no_entry(store: everstep.Store) -> None:
     enqueue(store.backend, "again")
     store.backend.commit(ending(begun(store, "again"), Status.FAILED))
     row = store.backend.acquire("again", new_worker())
     commit = beginning(row)
     store.backend.commit(commit)
-    assert store.backend.place("again") is None
+    assert store.backend.queue_entry("again") is None
     assert complaints(store) == []
     assert restore_entries(store.backend, thorough=True) == []
 
 
-def test_a_place_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(store: everstep.Store, tamper: Tamper) -> None:
+def test_an_entry_that_is_put_back_leaves_a_double_that_came_meanwhile_alone(store: everstep.Store, tamper: Tamper) -> None:
     enqueue(store.backend, "first", Task("q", dedupe="once"))
     tamper("first")
     enqueue(store.backend, "second", Task("q", dedupe="once"))
     assert restore_entries(store.backend) == ["first"]
-    first, second = store.backend.place("first"), store.backend.place("second")
+    first, second = store.backend.queue_entry("first"), store.backend.queue_entry("second")
     assert first is not None
     assert second is not None
     assert (first.task.dedupe, second.task.dedupe) == (None, "once")
@@ -253,7 +253,7 @@ def _held(store: everstep.Store, run: str) -> bool:
     return row is not None and row.worker is not None
 
 
-def test_what_programs_enqueue_and_workers_drive_has_the_right_places_all_the_way(store: everstep.Store, tamper: Tamper) -> None:
+def test_what_programs_enqueue_and_workers_drive_has_the_right_entries_all_the_way(store: everstep.Store, tamper: Tamper) -> None:
     for name, flow, args in (("plain", plain, (1,)), ("asking", asking, ()), ("failing", failing, ())):
         store.enqueue(flow, *args, id=name, queue="q", priority=2, dedupe=name)
     store.enqueue(plain, 2, id="later", queue="q", delay=3600)

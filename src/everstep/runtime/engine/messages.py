@@ -16,7 +16,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRun, StoreError
-from everstep.records import Letter, RunRow, Seal
+from everstep.records import Message, RunRow, Seal
 from everstep.runtime.engine.replay import forget
 from everstep.store.journal.entries import EventEntry, pack
 
@@ -24,59 +24,59 @@ if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
 
 
-class Letters:
+class Messages:
     """The messages that came and those to send. Changed under the writer's lock if a commit could be built meanwhile."""
 
     def __init__(self, attempt: Attempt):
         self._attempt = attempt
-        self.waiting: dict[str, Letter] = {}  # by name; without those that were read
+        self.waiting: dict[str, Message] = {}  # by name; without those that were read
         self.read: list[str] = []
-        self.outgoing: list[Letter] = []
+        self.outgoing: list[Message] = []
         self.known = 0  # how many there were at the last check
         self.looked_at = time.monotonic()
 
-    def take(self, name: str) -> Letter | None:
+    def take(self, name: str) -> Message | None:
         """Take a message that is handled; the next commit removes it."""
-        letter = self.waiting.pop(name, None)
-        if letter is not None:
+        message = self.waiting.pop(name, None)
+        if message is not None:
             self.read.append(name)
-        return letter
+        return message
 
     def send(self, name: str, due: int | None, content: object = None, at: int | None = None) -> None:
         """Send a message to the run itself, with the next commit: a message with `due` wakes it then."""
         attempt = self._attempt
         body = attempt.store.framer.wrap(encode(content))
         self.outgoing.append(
-            Letter.make(attempt.live()[0].key, name, due, clock.now_us() if at is None else at, body, attempt.store.backend.seal)
+            Message.make(attempt.live()[0].key, name, due, clock.now_us() if at is None else at, body, attempt.store.backend.seal)
         )
 
     def keep_asleep(self, name: str) -> None:
         """Keep a message, so that there is never a second one of its name; but it no longer wakes the run."""
-        letter = self.waiting.get(name)
-        if letter is not None and letter.due is not None:
-            self.read.append(letter.name)
-            self.outgoing.append(Letter.make(letter.key, letter.name, None, letter.at, letter.body, self._attempt.store.backend.seal))
+        message = self.waiting.get(name)
+        if message is not None and message.due is not None:
+            self.read.append(message.name)
+            self.outgoing.append(Message.make(message.key, message.name, None, message.at, message.body, self._attempt.store.backend.seal))
 
     def carry(self, commit: Commit) -> Commit:
         """Add to a commit the messages that go with it."""
         if self.outgoing or self.read:
-            commit.letters, self.outgoing = self.outgoing, []
+            commit.messages, self.outgoing = self.outgoing, []
             commit.read, self.read = self.read, []
         return commit
 
     def put_back(self, commit: Commit) -> None:
         """Restore the messages of a commit that was not made: they go with the next one."""
         self.read[:0] = commit.read
-        self.outgoing[:0] = commit.letters
+        self.outgoing[:0] = commit.messages
 
-    def put_back_read(self, letter: Letter) -> None:
+    def put_back_read(self, message: Message) -> None:
         """Restore a message whose request could not be recorded: it is still valid, and no later commit may remove it."""
-        self.read = [name for name in self.read if name != letter.name]
-        self.waiting[letter.name] = letter
+        self.read = [name for name in self.read if name != message.name]
+        self.waiting[message.name] = message
 
     def look_after_commit(self) -> None:
         """Check the messages if their number changed since the last check. Only commits that are done report the number."""
-        count = self._attempt.writer.messages
+        count = self._attempt.writer.message_count
         if count is not None and count != self.known:
             self.look_if_possible()
 
@@ -89,9 +89,11 @@ class Letters:
         attempt = self._attempt
         row = attempt.live()[0]
         self.looked_at = time.monotonic()
-        found = attempt.store.backend.letters(row.id)
+        found = attempt.store.backend.messages(row.id)
         self.known = len(found)
-        self.waiting = {letter.name: verified(row, letter, attempt.store.backend.seal) for letter in found if letter.name not in self.read}
+        self.waiting = {
+            message.name: verified(row, message, attempt.store.backend.seal) for message in found if message.name not in self.read
+        }
         for name in [name for name in self.waiting if name.startswith("again:")]:
             self._retry(name.removeprefix("again:"))
             self.take(name)
@@ -104,13 +106,13 @@ class Letters:
         self._attempt.writer.put("event", pack(EventEntry.of("retried", {"steps": [address]})), None)
 
 
-def verified(row: RunRow, letter: Letter, seal: Seal) -> Letter:
-    if letter.digest(seal) != letter.check or letter.key != row.key:
-        raise DamagedRun(f"the message {letter.name!r} to run {row.id!r} does not match its digest")
-    return letter
+def verified(row: RunRow, message: Message, seal: Seal) -> Message:
+    if message.digest(seal) != message.check or message.key != row.key:
+        raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not match its digest")
+    return message
 
 
-def request_in(letter: Letter, framer: Framer) -> str:
+def request_in(message: Message, framer: Framer) -> str:
     """Return what an operator asked for, and why."""
-    reason = decode(framer.unwrap(letter.body))
-    return f"{letter.name}: {reason}" if reason else letter.name
+    reason = decode(framer.unwrap(message.body))
+    return f"{message.name}: {reason}" if reason else message.name

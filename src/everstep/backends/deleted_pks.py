@@ -13,9 +13,9 @@ PREFIX = "deleted:"
 BLOCK = 4096
 
 
-def block_of(place: int) -> int:
+def block_of(pk: int) -> int:
     """Return the block of a position; block 0 begins with position 1."""
-    return (place - 1) // BLOCK
+    return (pk - 1) // BLOCK
 
 
 def name_of(block: int) -> str:
@@ -23,14 +23,14 @@ def name_of(block: int) -> str:
     return f"{PREFIX}{block:08}"
 
 
-def pack(places: Iterable[int]) -> str:
+def pack(pks: Iterable[int]) -> str:
     """Write positions as ranges."""
     ranges: list[list[int]] = []
-    for place in sorted(places):
-        if ranges and ranges[-1][1] == place - 1:
-            ranges[-1][1] = place
+    for pk in sorted(pks):
+        if ranges and ranges[-1][1] == pk - 1:
+            ranges[-1][1] = pk
         else:
-            ranges.append([place, place])
+            ranges.append([pk, pk])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
@@ -43,9 +43,9 @@ def unpack(value: str | None) -> list[range]:
     return found
 
 
-def joined(value: str | None, places: Iterable[int]) -> str:
+def joined(value: str | None, pks: Iterable[int]) -> str:
     """Add positions to the value of a property."""
-    return pack({*places, *(place for part in unpack(value) for place in part)})
+    return pack({*pks, *(pk for part in unpack(value) for pk in part)})
 
 
 def count(values: Iterable[str]) -> int:

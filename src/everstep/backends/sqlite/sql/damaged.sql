@@ -14,9 +14,9 @@ SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_
 -- All tags of a run.
 SELECT key, name, number, at, "check" FROM tags NOT INDEXED WHERE run = ?
 
--- name: letters
+-- name: messages
 -- All messages of a run.
-SELECT key, name, due, at, body, "check" FROM letters NOT INDEXED WHERE run = ?
+SELECT key, name, due, at, body, "check" FROM messages NOT INDEXED WHERE run = ?
 
 -- name: pruned
 -- The prune mark of a run.
@@ -42,9 +42,9 @@ SELECT pk, total, runs, next, latest, feed, fed, writes, identity, parts FROM ma
 -- The part of the feed that begins before a position.
 SELECT first, entries FROM feed WHERE first < ? ORDER BY first DESC LIMIT 1
 
--- name: facts
+-- name: properties
 -- The properties of the store.
-SELECT name, value, "check" FROM facts
+SELECT name, value, "check" FROM properties
 
 -- name: format
 -- The format in the header of the file.
