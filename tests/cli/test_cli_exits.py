@@ -177,7 +177,7 @@ def test_a_hundred_and_thirty_is_for_a_run_that_was_interrupted_and_it_goes_on_l
     assert b"Traceback" not in err
     steps = [e for e in shop.json("log", "slow", "--all")["events"] if e["name"] == "step_succeeded"]
     assert len(steps) == 1  # the step that ran was finished, and kept
-    assert shop.json("show", "slow")["run"]["status"] == "running"
+    assert shop.json("show", "slow")["run"]["status"] == "interrupted"
 
 
 def test_a_hundred_and_thirty_is_for_a_command_that_was_interrupted(shop: Shop) -> None:

@@ -9,7 +9,6 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.selection import GROUPS, chosen, each, several
-from everstep.cli.draw.text import plural
 from everstep.views.json import to_json
 from everstep.views.runs import run_view
 
@@ -34,8 +33,6 @@ def stop_command(name: str, sentence: str) -> click.Command:
             return code
         for one in found:
             app.out.say(f"{one.id}: requested; its process stops at the next step" if one.open else f"{one.id}: {one.status}")
-        if len(ids) > 1:
-            app.out.say(f"{plural(len(found), 'run')} of {len(ids):,}", "dim")
         return code
 
     return command

@@ -54,6 +54,6 @@ def _print(app: App, found: list[tuple[CheckpointView, str]]) -> None:
         _HEAD,
         rows,
         styles={4: lambda text: app.out.style(text, app.out.colour_of(text.strip()))},
-        drop=("STEP", "TAGS", "STATUS", "NOTE", "AT"),
+        drop=("STEP", "TAGS", "RUN IS", "NOTE", "AT"),
         cuts=("NOTE", "TAGS", "STEP"),
     )
