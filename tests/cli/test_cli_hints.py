@@ -31,7 +31,7 @@ def test_F6_the_hint_repeats_no_password(shop: Shop) -> None:
 
 
 def test_F6_other_mistakes_keep_their_hint(shop: Shop) -> None:
-    for typed in (["--nope", "cancel"], ["--store"], ["cancel"], ["cancel", "--nope"]):
+    for typed in (["--nope", "cancel"], ["--store", "x", "--nope"], ["cancel"], ["cancel", "--nope"]):
         said = shop.call(*typed)
         assert said.code == 2
         assert "(more: `" in said.err

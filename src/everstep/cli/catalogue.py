@@ -106,7 +106,7 @@ _WORDS = {
     "repair": "fix heal salvage",
     "doctor": "health diagnose lint",
     "migrate": "upgrade update",
-    "config": "settings options env configure setup",
+    "config show": "settings options env configure setup",
     "config validate": "check-config",
     "completion": "complete completions autocomplete",
     "explain": "error code codes",
@@ -134,4 +134,4 @@ def meant(word: str, names: dict[str, str] | None = None) -> list[str]:
         return [first, *(name for name in near if name != first.partition(" ")[0] and word not in name)][:3]
     if near:
         return near
-    return list(dict.fromkeys(OTHER_WORDS[one] for one in get_close_matches(word, OTHER_WORDS, 2, 0.8)))
+    return list(dict.fromkeys(OTHER_WORDS[one] for one in get_close_matches(word, OTHER_WORDS, 2, 0.75)))

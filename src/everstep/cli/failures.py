@@ -87,7 +87,17 @@ _COMMANDS = {
     "delete": "delete", "outcome": "show", "resume": "resume", "retry": "retry", "runs": "runs", "schedules": "schedules", "skip": "skip", "step": "show", "steps": "log",
     "verify": "verify", "wake": "wake",
 }  # fmt: skip
-_WORDS = {"run_id": "RUN", "run": "RUN", "ref": "REF", "gate": "GATE", "value": "VALUE", "step": "STEP", "result": "RESULT", "address": "STEP", "'full'": "--depth full"}
+_WORDS = {
+    "run_id": "RUN",
+    "run": "RUN",
+    "ref": "REF",
+    "gate": "GATE",
+    "value": "VALUE",
+    "step": "STEP",
+    "result": "RESULT",
+    "address": "STEP",
+    "'full'": "--depth full",
+}
 
 
 def in_commands(remedy: str) -> str:

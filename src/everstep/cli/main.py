@@ -32,7 +32,7 @@ class Commands(HelpfulGroup):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and args[0] not in ALIASES and not args[0].startswith("-"):
             ctx.fail(no_such_command(args[0]))
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [ALIASES.get(args[0], args[0]), *args[1:]] if args else args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

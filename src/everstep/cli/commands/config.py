@@ -96,7 +96,7 @@ def migrate(app: App, file: str | None, dry_run: bool) -> None:
     for change in changes:
         app.out.line(safe(change))
     if dry_run and changes:
-        app.out.line(safe(text, lines=True))
+        app.out.raw(safe(text, lines=True))
     app.out.say(f"{path}: {'nothing to rewrite' if not changes else 'would be rewritten' if dry_run else 'rewritten'}")
 
 

@@ -33,4 +33,4 @@ def command(app: App, command: tuple[str, ...]) -> None:
     if app.out.as_json:
         app.out.data("help", {"command": ctx.command_path, "text": found.get_help(ctx)})
     else:
-        app.out.line(found.get_help(ctx))
+        app.out.raw(found.get_help(ctx))

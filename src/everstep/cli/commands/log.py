@@ -65,7 +65,7 @@ def _graph(app: App, store: Store, run: str, form: str) -> None:
     if app.out.as_json:
         app.out.data("graph", {"run": run, "form": form, "text": text})
     else:
-        app.out.line(text)
+        app.out.raw(text)
 
 
 def _print(app: App, store: Store, run: str, after: int, timeline: Timeline) -> int:

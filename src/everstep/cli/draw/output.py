@@ -80,6 +80,12 @@ class Output:
         return to_stderr() if self.as_json else nullcontext()
 
     def line(self, text: str = "") -> None:
+        """Print data. On a terminal, a line that is too long breaks between words."""
+        text = _guarded(text)
+        sys.stdout.write(("\n".join(folded(one, self.columns) for one in text.split("\n")) if self.terminal else text) + "\n")
+
+    def raw(self, text: str) -> None:
+        """Print data that loses its meaning if lines break: JSON, scripts, tracebacks."""
         sys.stdout.write(_guarded(text) + "\n")
 
     def flush(self) -> None:
@@ -95,11 +101,11 @@ class Output:
 
     def data(self, kind: str, data: Any) -> None:
         """Print the output of a command as JSON."""
-        self.line(dumps({"everstep": FORMAT, "kind": kind, "data": data}, indent=2))
+        self.raw(dumps({"everstep": FORMAT, "kind": kind, "data": data}, indent=2))
 
     def item(self, kind: str, data: Any) -> None:
         """Print one line of output that streams."""
-        self.line(dumps({"everstep": FORMAT, "kind": kind, "data": data}))
+        self.raw(dumps({"everstep": FORMAT, "kind": kind, "data": data}))
         sys.stdout.flush()
 
     def table(
@@ -145,8 +151,7 @@ class Output:
     def prose(self, text: str, style: str | None = None) -> None:
         """Print sentences as data: on a terminal, lines break between words."""
         for line in text.split("\n"):
-            for part in folded(line, self.columns).split("\n"):
-                self.line(self.style(part, style))
+            self.line(self.style(line, style))
 
     def progress(self, what: str, unit: str = "") -> Progress:
         """Return a progress bar; `unit` is "bytes" or a noun."""
@@ -155,11 +160,11 @@ class Output:
 
 def folded(text: str, columns: int) -> str:
     """Break a line that is too long between words, with its own margin; a command to type continues after a backslash."""
-    if width(text) <= columns:
+    if (len(text) <= columns and text.isascii()) or width(text) <= columns:
         return text
     margin = text[: len(text) - len(text.lstrip())]
     is_command = text.lstrip().startswith("everstep ")
-    lines = filled(text.split(), columns - 2 * is_command, margin + "  " * bool(margin), margin)
+    lines = filled(text.split(), columns - 2 * is_command, margin + "  ", margin)
     return (" \\\n" if is_command else "\n").join(lines)
 
 

@@ -49,7 +49,7 @@ def tell(app: App, outcome: Outcome, modules: Sequence[str] = (), result: bool =
     _say(app, outcome, modules, store)
     if result and outcome.status == "succeeded" and outcome.result is not None:
         value = app.mask(outcome.result)
-        app.out.line(
+        app.out.raw(
             safe(value, lines=True) if isinstance(value, str) else pretty(value) if app.out.terminal else dumps(as_json(value), indent=2)
         )
     return code

@@ -10,6 +10,7 @@ import re
 from unicodedata import category, east_asian_width
 
 _PLAIN = re.compile(r"[ -~]*")
+_COLOURS = re.compile(r"\x1b\[\d{1,2}m")
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -41,7 +42,9 @@ def _shown(character: str, before: str, lines: bool) -> str:
 
 
 def width(text: str) -> int:
-    """Return how many columns a safe text takes."""
+    """Return how many columns a safe text takes; our own colours take none."""
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
     if text.isascii():
         return len(text)
     return sum(0 if category(c) in ("Mn", "Me") or c in _JOINERS else 2 if east_asian_width(c) in "WF" else 1 for c in text)

@@ -76,7 +76,7 @@ def _traceback(app: App, run: RunView) -> None:
     if text:
         app.out.line()
         app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.line(safe(app.mask.text(text.rstrip()), lines=True))
+        app.out.raw(safe(app.mask.text(text.rstrip()), lines=True))
 
 
 def _next(app: App, run: RunView) -> str:

@@ -30,7 +30,7 @@ def show_step(app: App, one: StepView, full: bool) -> None:
     if one.error and one.error.traceback:
         app.out.line()
         app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.line(safe(one.error.traceback.rstrip(), lines=True))
+        app.out.raw(safe(one.error.traceback.rstrip(), lines=True))
     if len(one.attempts) > 1:
         _attempts(app, one)
 
