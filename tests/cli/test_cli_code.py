@@ -25,12 +25,6 @@ def work():
 def flow_{name}():
     return work()
 """
-YAML = """
-workflow: yaml_{name}
-steps:
-  - gate: boss
-    ask: Go on?
-"""
 
 
 def write(shop: Shop, name: str, text: str) -> Path:
@@ -87,7 +81,7 @@ def test_a_draft_among_the_files_is_reported_and_left_out(stopped: Shop) -> None
 
 
 def test_a_yaml_workflow_is_found_by_its_file(empty: Shop) -> None:
-    write(empty, "flows/one.yaml", "name: asks\nsteps:\n  - gate: boss\n    ask: Go on?\n")
+    write(empty, "flows/one.yaml", "name: asks\nsteps:\n  - {id: boss, gate: {ask: Ready}}\n")
     started = empty.pipe("run", "flows/one.yaml", "--id", "y")
     if started.code:
         pytest.fail(started.err)

@@ -44,12 +44,9 @@ def test_times_are_local_and_short(then: datetime, shown: str) -> None:
     assert short(then, NOW) == shown
 
 
-@given(
-    st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
-    st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.just(ZONE)),
-)
-def test_every_time_has_a_short_form(then: datetime, now: datetime) -> None:
-    assert 3 <= len(short(then, now)) <= 15
+@given(st.integers(0, 4_000_000_000), st.integers(0, 4_000_000_000))
+def test_every_time_has_a_short_form(then: int, now: int) -> None:
+    assert 3 <= len(short(datetime.fromtimestamp(then, UTC), datetime.fromtimestamp(now, ZONE))) <= 15
 
 
 def test_the_clock_of_the_machine_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_columns_drop_in_their_order_and_the_id_and_status_stay(full: Shop, monk
 
     assert head(160) == ["RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "TAGS", "NOTE"]
     seen = [head(columns) for columns in range(160, 30, -5)]
-    for wider, narrower in zip(seen, seen[1:], strict=False):
+    for wider, narrower in pairwise(seen):
         assert [name for name in wider if name in narrower] == narrower
     assert seen[-1][:2] == ["RUN", "STATUS"]
     assert "UPDATED" in head(50)

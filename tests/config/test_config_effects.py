@@ -172,7 +172,7 @@ def test_workflows_are_files_beside_the_configuration_and_not_loaded_by_open() -
         assert [Path(file).relative_to(Path.cwd()).as_posix() for file in found] == ["flows/deep/a.yaml", "loaded_by_nobody.py"]
         assert "loaded_by_nobody" not in sys.modules
         Path("loaded_by_nobody.py").unlink()
-        with pytest.raises(InvalidConfig, match="loaded_by_nobody.py', which does not exist"):
+        with pytest.raises(InvalidConfig, match=r"loaded_by_nobody\.py', which does not exist"):
             expanded(load(environ={})["workflows"])
 
 

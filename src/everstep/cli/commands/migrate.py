@@ -27,8 +27,9 @@ def command(app: App, dry_run: bool) -> int:
         raise
     upgrades = 0
     if not dry_run:
-        with app.open(create=before == 0) as store:  # in a database, creating the tables is a migration, too
-            upgrades = len(store.upgrades())
+        # in a database, creating the tables is a migration, too
+        with app.open(create=before == 0) as store, app.out.progress("reading", "runs") as progress:
+            upgrades = len(store.upgrades(progress=progress))
     if app.out.as_json:
         app.out.data("migrate", {"from": before, "to": after, "dry_run": dry_run, "types_to_upgrade": upgrades})
     elif before == after:

@@ -26,7 +26,8 @@ def command(app: App, source: str, target: str) -> int:
     import everstep
 
     try:
-        found = everstep.repair(source, target)
+        with app.out.progress("repairing", "runs") as progress:
+            found = everstep.repair(source, target, progress=progress)
     except NotAStore as error:
         if error.remedy == NotAStore.remedy:
             error.remedy = "Nothing in it can be copied. Restore a backup, or check the path of SOURCE."
