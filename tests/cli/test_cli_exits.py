@@ -232,8 +232,8 @@ def test_an_error_is_json_on_stderr_if_json_was_asked_for(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("args", "message", "remedy"),
     [
-        (("shw",), "No such command 'shw'. Did you mean show?", "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)"),
-        (("show",), "Missing argument 'REF'.", "Usage: everstep show [OPTIONS] REF (more: `everstep show --help`)"),
+        (("shw",), "No such command 'shw'. Did you mean `everstep show`?", "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)"),
+        (("show",), "Missing argument 'REF'.", "Usage: everstep show [OPTIONS] REF [STEP] (more: `everstep show --help`)"),
         (
             ("runs", "-n", "x"),
             "Invalid value for '--limit' / '-n': 'x' is not",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
-from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
 from everstep.store.views import RunInfo
@@ -46,6 +45,8 @@ def journal_length(store: BaseStore, run: str) -> int:
 
 def started_with(store: BaseStore, run: str) -> dict[str, Any]:
     """Return the content of a run's first record: workflow, input, and the options of enqueue."""
+    from everstep.store.journal.entries import said_in
+
     return said_in(checked(store.backend, find_run(store.backend, run), 1, 1)[0])
 
 
@@ -64,6 +65,8 @@ def attempts(store: BaseStore, run: str) -> set[int]:
 
 
 def _status(record: Record) -> str | None:
+    from everstep.store.journal.entries import said_in  # a list of runs does without
+
     return None if record.body is None else said_in(record).get("status")
 
 

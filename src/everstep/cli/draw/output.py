@@ -13,15 +13,17 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.cli.draw.capture import to_stderr
 from everstep.cli.draw.text import cut, filled, safe, width
 from everstep.cli.exit_codes import UNHEARD
 from everstep.cli.layout.columns import GAP, fit, least_of
 from everstep.cli.layout.moments import short
-from everstep.cli.layout.progress import Progress
 from everstep.views.stored.values import dumps, iso
+
+if TYPE_CHECKING:
+    from everstep.cli.layout.progress import Progress
 
 FORMAT = 1
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
@@ -155,6 +157,8 @@ class Output:
 
     def progress(self, what: str, unit: str = "") -> Progress:
         """Return a progress bar; `unit` is "bytes" or a noun."""
+        from everstep.cli.layout.progress import Progress
+
         return Progress(what, sys.stderr, not self.quiet and not self.as_json and sys.stderr.isatty(), unit)
 
 
