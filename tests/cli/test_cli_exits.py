@@ -232,7 +232,11 @@ def test_an_error_is_json_on_stderr_if_json_was_asked_for(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("args", "message", "remedy"),
     [
-        (("shw",), "No such command 'shw'. Did you mean `everstep show`?", "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)"),
+        (
+            ("shw",),
+            "No such command 'shw'. Did you mean `everstep show`?",
+            "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)",
+        ),
         (("show",), "Missing argument 'REF'.", "Usage: everstep show [OPTIONS] REF [STEP] (more: `everstep show --help`)"),
         (
             ("runs", "-n", "x"),

@@ -57,11 +57,12 @@ def fork_before(store: BaseStore, run: str, step: str) -> str:
 
 def attempts(store: BaseStore, run: str) -> set[int]:
     """Return the attempts that recorded more than steps: a resume may only read an answer. Taking the lease to cancel or pause does not
-    count.
+    count, nor do the attempts of the run that this one was forked from.
     """
     row = store.backend.run(run)
     records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _ATTEMPTED)
-    return {one.epoch for one in records if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
+    own = (one for one in records if row is not None and one.at >= row.created_at)
+    return {one.epoch for one in own if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
 
 
 def _status(record: Record) -> str | None:

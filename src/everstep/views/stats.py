@@ -115,6 +115,8 @@ def _add(out: Counted, store: Store, run: RunInfo) -> None:
     out.runs += 1
     found = attempts(store, run.id)
     for step in store.steps(run.id):
+        if step.ended < run.created_at:  # a fork has the steps of its parent, which are counted there
+            continue
         out.steps += 1
         out.failed += step.status != "succeeded"
         out.seconds += step.seconds

@@ -29,8 +29,8 @@ from everstep.views.stats import StatsView, stats
 def command(app: App, since: datetime | None, most: int) -> None:
     """Count runs, steps, resumes, bytes and queues
 
-    The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states, how many resumed runs
-    succeeded, and the queues.
+    The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states that are compressed in the
+    same way, how many resumed runs succeeded, and the queues. Steps that a fork has from its parent are counted once.
 
     Example: everstep stats --since 7d
     """
@@ -46,6 +46,7 @@ def command(app: App, since: datetime | None, most: int) -> None:
             ("records", f"{stored['records']:,} in {size(stored['record_bytes'])}"),
             ("chunks", f"{stored['chunks']:,} in {size(stored['chunk_bytes'])}"),
             ("file", size(stored["file_bytes"]) if stored["file_bytes"] else ""),
+            ("checkpoints", f"{found.checkpoints:,}"),
             ("full copies", _copies(found)),
             ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
             *_steps(found),
@@ -65,7 +66,7 @@ def _queue(one: QueueView) -> str:
 def _copies(found: StatsView) -> str:
     """Estimate the size of a store that copies every state."""
     here, copies = found.store["record_bytes"] + found.store["chunk_bytes"], found.full_copies_bytes
-    return "" if not copies or not here else f"about {size(copies)}, {copies / here:,.1f} times as much"
+    return "" if not copies or not here else f"about {size(copies)} compressed, {copies / here:,.1f} times as much"
 
 
 def _steps(found: StatsView) -> list[tuple[str, str]]:
