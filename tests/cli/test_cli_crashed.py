@@ -65,6 +65,13 @@ def test_lists_json_filters_and_counts_say_crashed(crashed: Shop) -> None:
     assert "next" in plain(crashed.terminal("show", "dead").out)
 
 
+def test_a_follower_is_told_that_the_process_has_died(crashed: Shop) -> None:
+    child = crashed.spawn("log", "dead", "--follow", columns=200)
+    child.expect_exact("dead has crashed. To continue: everstep resume dead")
+    child.sendintr()
+    assert child.ended() == 130
+
+
 def test_resume_offers_a_crashed_run_first_and_continues_it(crashed: Shop) -> None:
     (Path(crashed.folder) / "go").touch()
     child = crashed.spawn("resume", "--import", "flows.py")

@@ -84,7 +84,7 @@ class App:
 
         With `driving`, for commands that execute runs, the hooks of the configuration are active; otherwise they are not even imported.
         """
-        from everstep.backends.registry import is_database
+        from everstep.backends.registry import is_database, shown
         from everstep.errors import StoreError
 
         check_lasting(self.address)
@@ -102,7 +102,7 @@ class App:
 
             mend(error, self.address, self.url, create)
             raise
-        self.opened = store.url
+        self.opened = shown(store.url)  # without a password: it is written down
         if self.debug:
             from everstep.store.trace import trace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,13 @@ from click.shell_completion import CompletionItem
 from everstep.cli.app import App
 from everstep.cli.common import common
 from everstep.cli.draw.text import cell
+from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
     from everstep.api import Store
     from everstep.queues.schedules import Schedule
     from everstep.store.gates import Gate
-    from everstep.store.views import RunInfo
+    from everstep.views.runs import RunView
 
 _MOST = 50
 
@@ -78,11 +80,13 @@ class ScheduleArgument(click.ParamType[str]):
         return [CompletionItem(one.name, help=cell(f"{one.cron} {one.workflow}", 60)) for one in found if one.name.startswith(incomplete)]
 
 
-def found(ctx: click.Context, beginning: str) -> list[RunInfo]:
+def found(ctx: click.Context, beginning: str) -> Sequence[RunView]:
     """Return the runs whose ids begin with a text. Completion never reports an error: it could not show it."""
     try:
         with _opened(ctx) as store:
-            return list(store.runs(prefix=beginning, limit=_MOST)) if beginning else list(store.runs(limit=_MOST))
+            from everstep.views.runs import list_runs
+
+            return list_runs(store, Masking(), limit=_MOST, **({"prefix": beginning} if beginning else {})).runs
     except Exception:  # noqa: BLE001 - no store or a damaged one: offer nothing
         return []
 

@@ -26,10 +26,10 @@ def file() -> Path | None:
     return folder / "everstep" / "workflows.json"
 
 
-def remember(store: str, workflow: str | None, modules: Sequence[str]) -> None:
+def remember(store: str | None, workflow: str | None, modules: Sequence[str]) -> None:
     """Note that these modules defined a workflow of a store."""
     path = file()
-    if path is None or not workflow or not modules:
+    if path is None or not store or not workflow or not modules:
         return
     known = _read(path)
     found = [_absolute(module) for module in modules]

@@ -68,7 +68,7 @@ def command(
         try:
             with run_outcome.driving(app, modules):
                 done = store.resume(name, **options)
-            remember(store.url, workflow, modules)
+            remember(app.opened, workflow, modules)
             return run_outcome.tell(app, done, modules, store=store)
         except UnknownWorkflow as error:
             error.remedy = _name_it(app, name, workflow)

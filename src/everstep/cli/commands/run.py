@@ -40,7 +40,7 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
         watch(app, store)
         with run_outcome.driving(app, defined):
             done = store.start(workflow, *args, id=run_id, **named)
-        remember(store.url, getattr(workflow, "name", None), defined)
+        remember(app.opened, getattr(workflow, "name", None), defined)
         return run_outcome.tell(app, done, defined, store=store)
 
 

@@ -30,7 +30,7 @@ def command(app: App, modules: tuple[str, ...], text: str | None) -> int:
     from everstep.cli.shell.session import Session
 
     session = Session(app, _options(app))
-    session.learn((*app.imports(), *modules))
+    session.learn((*app.imports(), *app.workflow_files(), *modules))
     if text is not None:
         return scripts.follow(session, text.splitlines())
     if not sys.stdin.isatty():
