@@ -231,8 +231,9 @@ class Store(EngineStore):
         """
         from everstep.queues.worker import Worker
 
-        names = [queues] if isinstance(queues, str) else list(queues)
-        return Worker(self, names, concurrency, recover=recover, max_deaths=max_deaths, orders_in=list(orders_in), tell=tell)
+        names = [queues] if isinstance(queues, str) else _listed(queues, "queues must be a name or a list of names")
+        files = _listed(orders_in, "orders_in must be a list of paths")
+        return Worker(self, names, concurrency, recover=recover, max_deaths=max_deaths, orders_in=files, tell=tell)
 
     def schedule(
         self,
@@ -405,8 +406,15 @@ class Store(EngineStore):
         await asyncio.to_thread(self.close)
 
 
+def _listed(given: Any, wanted: str) -> list[Any]:
+    """Return a list. A single string is refused: Python would read it as a list of letters."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise InvalidArgument(f"{wanted}, got {given!r:.60}")
+    return list(given)
+
+
 def _addresses(given: Iterable[str]) -> frozenset[str]:
-    """Check the step addresses of `accept`. A single text is refused: Python would read it as a list of letters."""
+    """Check the step addresses of `accept`. A single string is refused: Python would read it as a list of letters."""
     found = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     if found is None or not all(isinstance(address, str) for address in found):
         raise InvalidArgument(

@@ -224,7 +224,7 @@ class LeaseHeld(EverstepError):
         self.since = since
         self.expires = expires
         super().__init__(
-            f"run {run!r} has been open for writing by process {pid} on {host} since {since} (its lease ends {expires} unless renewed)",
+            f"process {pid} on {host} has had run {run!r} open for writing since {since} (its lease ends {expires} unless renewed)",
             remedy=f"Wait for its result: store.wait({run!r}). To read the run, use store.load or store.view, which need no lease.",
         )
 
@@ -297,14 +297,14 @@ class AmbiguousRun(EverstepError):
     def __init__(self, runs: list[str]):
         self.runs = runs
         names = " and ".join(repr(run) for run in runs)
-        super().__init__(f"cannot decide which run this code belongs to, {names}: a generator that is not running now opened it")
+        super().__init__(f"cannot decide which run this code belongs to: a generator that is not running now opened {names}")
 
 
 class StoreError(EverstepError):
     """The store failed."""
 
     code = "E400"
-    remedy = "Read the cause below. store.verify() checks the data."
+    remedy = "The message names the cause. store.verify() checks the data."
     address: str | None = None
     """The URL or path of the store that failed; None if the error does not come from a backend."""
 
@@ -324,7 +324,9 @@ class NotAStore(StoreError):
     @classmethod
     def nothing_at(cls, address: object, remedy: str | None = None) -> NotAStore:
         """Return the error for an address where nothing exists yet, so a store could be created there."""
-        error = cls(f"there is no store at {address}", remedy=remedy)
+        error = cls(
+            f"there is no store at {address}", remedy=remedy or "Check the path. everstep.open(path) creates a store if there is none."
+        )
         error.missing = True
         return error
 
@@ -535,7 +537,7 @@ class StepFailed(EverstepError):
 
 
 class NonDeterminism(EverstepError):
-    """A recorded step is called with another input."""
+    """A recorded step was called with another input."""
 
     code = "E602"
     remedy = (

@@ -58,7 +58,7 @@ class Ref(Shape, frozen=True):
 def parse_ref(text: str) -> Ref:
     if not isinstance(text, str) or not text:
         raise InvalidArgument(
-            f"a ref must be a text that is not empty, got {text!r}",
+            f"a ref must be a string that is not empty, got {text!r}",
             remedy="A ref is RUN, RUN@7, RUN@tag or RUN~2, with the exact id of the run.",
         )
     body, tilde, steps = text.partition("~")

@@ -98,7 +98,7 @@ def check_pattern(pattern: str) -> tuple[Expression, ...]:
         ) from error
     if made.match("") is not None:
         raise InvalidArgument(
-            f"{pattern!r:.60} matches the empty text, and so matches everywhere",
+            f"{pattern!r:.60} matches the empty string, so it would match everywhere",
             remedy="Use a pattern that matches at least one character.",
         )
     return (((), made),)
@@ -365,8 +365,8 @@ def _texts(given: Iterable[str], what: str) -> tuple[str, ...]:
     for text in texts:
         if not isinstance(text, str) or not text.strip("*_- "):
             raise InvalidArgument(
-                f"{what} must be texts with at least one character other than *, _, - and space, got {text!r:.60}",
-                remedy="Pass a list of texts.",
+                f"{what} must be strings with at least one character other than *, _, - and space, got {text!r:.60}",
+                remedy="Pass a list of strings.",
             )
     return texts
 

@@ -759,6 +759,7 @@ def test_a_run_that_another_has_open_is_left_alone(store: everstep.Store, ways: 
     ({"max_turns": 0}, "max_turns must be an integer of at least 1, got 0"),
     ({"errors": "hide"}, "errors must be 'tell' or 'raise', got 'hide'"),
     ({"cache": "search"}, "cache must be a list of tool names, got 'search'"),
+    ({"tools": 5}, "tools must be a list or a dict of functions, got 5"),
     ({"tools": [5]}, "a tool must be a function with a name"),
     ({"tools": {"x": 5}}, "a tool must be a function with a name"),
     ({"budget": {"money": 5}}, "unknown key .money. in a budget"),

@@ -82,7 +82,7 @@ def test_no_option_is_explained_that_is_not_there(name: str) -> None:
 
 
 def test_the_options_of_every_command_are_explained_once() -> None:
-    named = first_cells(section("## Options of every command"))
+    named = first_cells(section("## Common options"))
     assert set(re.findall(r"`(--?[a-z][\w-]*)", named)) == common() | {"--help", "-h"}
     for name in COMMANDS:
         for command in commands(name):
@@ -232,9 +232,9 @@ def is_time(value: Any) -> bool:
 
 TYPES: dict[str, Any] = {
     "any": lambda value: True,
-    "text": lambda value: isinstance(value, str),
+    "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
     "object": lambda value: isinstance(value, dict),
     "time": is_time,

@@ -40,7 +40,7 @@ def test_an_older_key_means_the_same_as_its_successor(key: str) -> None:
     assert modern(tomllib.loads(text)).table == expected
     assert tomllib.loads(rewritten(text)[0]) == expected
     Path("everstep.toml").write_text(text)
-    with pytest.warns(DeprecationWarning, match=f"everstep.toml:1: {key} is an older key"):
+    with pytest.warns(DeprecationWarning, match=f"everstep.toml:1: {key} is deprecated"):
         settings = load(environ={})
     (name, held), *_ = _flat(expected)
     got = settings.values[name]
@@ -51,7 +51,7 @@ def test_an_older_key_means_the_same_as_its_successor(key: str) -> None:
 def test_the_note_about_an_older_key_is_seen_without_asking_for_it() -> None:
     Path("everstep.toml").write_text("keep_latest = 2\nstore = 'memory://'\n")
     done = subprocess.run([sys.executable, "-c", "import everstep; everstep.open().close()"], capture_output=True, text=True, check=True)
-    assert "everstep.toml:1: keep_latest is an older key: write retention.keep_last = 2" in done.stderr
+    assert "everstep.toml:1: keep_latest is deprecated: use retention.keep_last = 2" in done.stderr
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -145,7 +145,7 @@ def test_a_key_of_today_wins_over_an_older_one() -> None:
 def test_what_cannot_be_rewritten_line_by_line_is_said_with_what_to_write() -> None:
     with pytest.raises(InvalidConfig, match="line by line") as caught:
         rewritten("tool.everstep = { keep_latest = 3 }\n")
-    assert "write retention.keep_last = 3" in caught.value.remedy
+    assert "use retention.keep_last = 3" in caught.value.remedy
 
 
 def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
@@ -163,7 +163,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
         ('cleanup_schedule = "hourly"', "manual, on_startup, startup, on_open, daily, weekly, monthly"),
         ("retention_days = 1.5", "an integer of at least 1"),
         ("persistence_enabled = 0", "true, false"),
-        ("storage_location = 5", "a text that is not empty"),
+        ("storage_location = 5", "a string that is not empty"),
         ('format = "pickle"', "json, json_gzip, gzip"),
     ],
 )

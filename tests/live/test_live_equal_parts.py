@@ -48,7 +48,7 @@ def test_what_nobody_would_believe_is_stored_as_it_is(monkeypatch: pytest.Monkey
         assert store.load("r") == {"zeros": [0] * 300_000}
         monkeypatch.setattr(loader, "HEAVY", 2)
         run.state["zeros"] = [1] * 300_000
-        with pytest.raises(LimitExceeded, match="many thousand times"):
+        with pytest.raises(LimitExceeded, match="many thousands of times"):
             run.checkpoint()
         run.state["zeros"] = [2]
         run.checkpoint()

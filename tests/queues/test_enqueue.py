@@ -193,7 +193,15 @@ def test_limits_are_set_read_and_taken_away(store: everstep.Store) -> None:
 
 
 def test_a_worker_that_makes_no_sense_is_refused(store: everstep.Store) -> None:
-    for bad in ({"queues": []}, {"queues": ["a b"]}, {"concurrency": 0}, {"max_deaths": 0}):
+    for bad in (
+        {"queues": []},
+        {"queues": ["a b"]},
+        {"queues": 3},
+        {"concurrency": 0},
+        {"max_deaths": 0},
+        {"orders_in": "app.db"},
+        {"orders_in": 3},
+    ):
         with pytest.raises(InvalidArgument):
             store.worker(**bad)  # type: ignore[arg-type]
 

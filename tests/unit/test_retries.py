@@ -89,8 +89,8 @@ def test_a_retry_is_read(given: Any, retry: Retry) -> None:
 @pytest.mark.parametrize(("given", "words"), [
     (0, "got 0"), (True, "got True"), ("3", "got '3'"), (None, "got None"), (2.0, "got 2.0"), ({"tries": 3}, "'tries'"), ({7: 3}, "unknown key 7"), ({"attempts": "3"}, "got '3'"),
     ({"attempts": 1.0}, "got 1.0"), ({"backoff": "square"}, "got 'square'"), ({"backoff": []}, "got []"), ({"delay": -1}, "got -1"), ({"delay": float("nan")}, "got nan"), ({"delay": 100}, "delay=100 is greater than max_delay=60"),
-    ({"max_delay": -1}, "got -1"), ({"max_delay": float("inf")}, "got inf"), ({"jitter": 1.5}, "got 1.5"), ({"jitter": -0.1}, "got -0.1"), ({"only": ()}, "only=()"), ({"only": [7]}, "only must have exception classes, got 7"),
-    ({"only": KeyboardInterrupt}, "KeyboardInterrupt"), ({"only": ""}, "only must have exception classes, got ''"), ({"only": "a b"}, "'a b'"), ({"never": int}, "never must have exception classes, got <class 'int'>"), ({"never": ValueError()}, "never must have exception classes, got ValueError()"),
+    ({"max_delay": -1}, "got -1"), ({"max_delay": float("inf")}, "got inf"), ({"jitter": 1.5}, "got 1.5"), ({"jitter": -0.1}, "got -0.1"), ({"only": ()}, "only=()"), ({"only": [7]}, "only must contain exception classes, got 7"),
+    ({"only": KeyboardInterrupt}, "KeyboardInterrupt"), ({"only": ""}, "only must contain exception classes, got ''"), ({"only": "a b"}, "'a b'"), ({"never": int}, "never must contain exception classes, got <class 'int'>"), ({"never": ValueError()}, "never must contain exception classes, got ValueError()"),
 ])  # fmt: skip
 def test_what_is_no_retry_is_refused(given: Any, words: str) -> None:
     with pytest.raises(InvalidArgument) as refused:

@@ -61,10 +61,10 @@ FINE = {
     "a step removed whose result was not used": changed(LINES["notify"], ""),
     "the order of steps that do not need each other": changed(LINES["list"], "", LINES["plan"], LINES["list"] + LINES["plan"]),
     "a step put into a group": changed(LINES["list"], "  - parallel:\n    " + LINES["list"].lstrip()),
-    "a step that the run has not come to": changed('word: "${steps.search.result[0]}"', "word: other"),
+    "a step that the run has not reached": changed('word: "${steps.search.result[0]}"', "word: other"),
     "the minor version": changed("1.4", "1.5"),
     "a new input with a default": changed("{topic: logs}", "{topic: logs, depth: 3}"),
-    "a choice more": changed("[yes, no]", "[yes, no, later]"),
+    "a choice added": changed("[yes, no]", "[yes, no, later]"),
     "where a gate leads": changed("steps.agreed.result == 'yes'}", "steps.agreed.result == 'yes', on_fail: stop}"),
     "what is saved where": changed("save: plan", "save: queries", "state: {a: 1}", "state: {a: 1, b: 2}"),
 }

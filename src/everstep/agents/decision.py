@@ -26,7 +26,7 @@ class Action(Shape):
 
     def __post_init__(self) -> None:
         if not isinstance(self.tool, str) or not self.tool:
-            raise InvalidArgument(f"the name of a tool must be a text that is not empty, got {self.tool!r:.60}")
+            raise InvalidArgument(f"the name of a tool must be a string that is not empty, got {self.tool!r:.60}")
         if not isinstance(self.input, Mapping):
             raise InvalidArgument(
                 f"the input of {self.tool!r} must be a dict, got {self.input!r:.60}", remedy="Pass the arguments by name."

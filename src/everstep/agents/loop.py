@@ -145,6 +145,8 @@ class AgentLoop:
 
 
 def _named(functions: Functions) -> dict[str, Callable[..., Any]]:
+    if not isinstance(functions, Iterable):
+        raise InvalidArgument(f"tools must be a list or a dict of functions, got {functions!r:.60}")
     found = dict(functions) if isinstance(functions, Mapping) else {getattr(f, "__name__", repr(f)): f for f in functions}
     for name, function in found.items():
         if not isinstance(name, str) or not callable(function):

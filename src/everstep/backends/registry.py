@@ -67,12 +67,12 @@ def _of_package(url: str) -> Any:
     found = {point.value: point for point in entry_points(group=GROUP, name=scheme)}
     if not found:
         raise UnknownBackend(
-            f"no backend serves {scheme}:// (asked for by {asked!r})",
-            remedy=f"{UnknownBackend.remedy} A package adds a backend by an entry point named {scheme!r} in the group {GROUP!r}.",
+            f"no backend supports {scheme}://, got {asked!r}",
+            remedy=f"{UnknownBackend.remedy} Another package can add a backend with an entry point named {scheme!r} in the group {GROUP!r}.",
         )
     if len(found) > 1:
         raise UnknownBackend(
-            f"several packages serve {scheme}://: {', '.join(sorted(found))}",
+            f"several packages support {scheme}://: {', '.join(sorted(found))}",
             remedy=f"Uninstall all but one of the packages that have an entry point {scheme!r} in the group {GROUP!r}.",
         )
     ((value, point),) = found.items()

@@ -212,5 +212,5 @@ def confirm_or_stop(app: App, question: str, yes: bool) -> bool:
     if yes:
         return True
     if not interactive():
-        raise click.UsageError(f"{question} Confirm with --yes: there is no terminal to ask at.")
+        raise click.UsageError(f"{question.removesuffix(' Continue?')} There is no terminal to ask at: confirm with --yes.")
     return click.confirm(question, err=True)

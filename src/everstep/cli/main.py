@@ -72,7 +72,8 @@ def group(ctx: click.Context, /, **_: Any) -> None:
 
     Every step and every state is recorded as it happens. If the process dies, the run resumes where it stopped: see `everstep demo`.
 
-    A checkpoint is named RUN, RUN@7, RUN@tag or RUN~2. Commands that only read also accept @last and a unique beginning of an id. `everstep help COMMAND` explains a command.
+    A checkpoint is named RUN, RUN@7, RUN@tag or RUN~2. Commands that only read also accept @last and a unique prefix of an id.
+    `everstep help COMMAND` explains a command.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -96,5 +96,6 @@ _HINTS: dict[str, str] = {
 def _refuse(value: Any, path: str, error: Exception) -> NoReturn:
     name = type(value).__qualname__
     known = type(value) in FROZEN
-    reason = f"is a {name} that cannot be stored: {error}" if known else f"is a {name}, which cannot be stored"
+    article = "an" if name[:1] in "AEIOUaeiou" else "a"
+    reason = f"is {article} {name} that cannot be stored: {error}" if known else f"is {article} {name}, which cannot be stored"
     raise Unstorable(path, reason, remedy=_HINTS.get(name)) from None

@@ -64,7 +64,7 @@ class Key(Shape, frozen=True):
             listed = ", ".join(self.choices)
             return f"a list of {listed}" if self.kind == "kinds" else listed
         if self.kind in ("whole", "number"):
-            bounded = f"from {self.least:g} to {self.most:g}" if self.most < 1e15 else f"of at least {self.least:g}"
+            bounded = f"from {self.least:g} to {self.most:,g}" if self.most < 1e15 else f"of at least {self.least:g}"
             return f"{'an integer' if self.kind == 'whole' else 'a number'} {'greater than 0' if 0 < self.least < 0.001 else bounded}"
         return _ALLOWED[self.kind]
 
@@ -73,7 +73,7 @@ class Key(Shape, frozen=True):
         try:
             return _CHECKS[self.kind](self, value)
         except InvalidArgument as error:
-            raise Bad(f"{error.message}; allowed: {self.allowed}") from error
+            raise Bad(f"is not allowed: {error.message}; allowed: {self.allowed}") from error
 
     def parse(self, text: str) -> Any:
         """Parse the text of an environment variable; raises `Bad`."""
@@ -85,9 +85,9 @@ class Key(Shape, frozen=True):
 
 _ALLOWED = {
     "flag": "true, false",
-    "text": "a text that is not empty",
+    "text": "a string that is not empty",
     "policy": "a policy such as 'every 5 steps', 'every 30 s', 'on gate, llm', several of them joined by |, 'manual' or 'off'",
-    "span": "seconds, or a text such as '90s', '15min', '12h', '30d', '4w'",
+    "span": "seconds, or a string such as '90s', '15min', '12h', '30d', '4w'",
     "tags": "a list of tags",
     "tagged": "true, false or a list of tags",
     "modules": "a list of module names such as 'shop.orders'",
@@ -211,7 +211,7 @@ def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
     if type(event) is not str or not (event in HOOK_EVENTS or is_custom(event)):
         raise Bad(f"event = {event!r:.60} is not allowed; allowed: {', '.join(HOOK_EVENTS)}, custom:name", (index, "event"))
     if type(call) is not str or not _CALL.fullmatch(call):
-        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a text such as 'package.module:function'", (index, "call"))
+        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a string such as 'package.module:function'", (index, "call"))
     if type(priority) is not int:
         raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: an integer", (index, "priority"))
     if type(timeout) not in (int, float) or not 0 < timeout <= TIMEOUT_MAX:
@@ -285,7 +285,7 @@ _TABLE = (
     Key("retention.keep_weekly", "whole", None, "Keep the newest checkpoint of each of this many weeks.", least=1),
     Key("retention.keep_tagged", "tagged", None, "Keep checkpoints with any tag, or with one of these."),
     Key("retention.keep_kinds", "kinds", None, "Keep checkpoints of these kinds.", KINDS),
-    Key("retention.max_bytes", "whole", None, "Drop the oldest checkpoints of a run beyond this many bytes."),
+    Key("retention.max_bytes", "whole", None, "Drop the oldest checkpoints of all runs until at most this many bytes are stored."),
     Key("retention.completed", "choice", "all", "What to keep of a run that has ended.", ("all", "final", "delete")),
     Key("retention.minimum", "whole", 1, "Always keep this many of the newest checkpoints.", least=1),
     Key("schedule", "choice", "manual", "When to clean up.", ("manual", "on_open", "daily", "weekly", "monthly"), live=False),
@@ -295,16 +295,16 @@ _TABLE = (
     ),
     Key("imports", "modules", (), "Modules that define workflows; the command line imports them.", live=False),
     Key("workflows", "files", (), "Files that define workflows (.yaml or .py), relative to the configuration file; * matches any name, ** any folders.", live=False),
-    Key("hooks", "hooks", (), "Functions to call when something happens."),
+    Key("hooks", "hooks", (), "Functions to call at events."),
     Key("limits.seconds", "number", None, "The seconds that a run may use over all its attempts.", least=1e-6, most=1e15),
     Key("limits.steps", "whole", None, "The steps that a run may use.", least=1, most=10**15),
     Key("limits.tokens", "whole", None, "The tokens that a run may use.", least=1, most=10**15),
-    Key("limits.cost", "number", None, "The cost that a run may cause.", least=1e-9, most=1e15),
+    Key("limits.cost", "number", None, "The cost that a run may incur.", least=1e-9, most=1e15),
     Key("limits.timeout", "number", None, "The seconds that one attempt at a run may take.", least=1e-6, most=1e15),
     Key("redaction.keys", "names", (), "Names whose values are masked, in addition to the built-in ones."),
-    Key("redaction.patterns", "patterns", (), "Patterns of texts that are masked, in addition to API keys and tokens."),
+    Key("redaction.patterns", "patterns", (), "Patterns of text to mask, in addition to API keys and tokens."),
     Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
-    Key("reload", "choice", "off", "How to notice a change of the file while a store is open.", ("off", "file", "signal"), live=False),
+    Key("reload", "choice", "off", "How to detect a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}
 GROUPS = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))

@@ -63,7 +63,7 @@ def modern(table: Mapping[str, Any]) -> Modern:
         if bad:
             out.bad.append(Old(key, "", f"{key} = {value!r:.60} is not allowed; allowed: {bad}"))
         elif not new:
-            out.old.append(Old(key, "", f"{key} is an older key and {_DROPPED}; remove it"))
+            out.old.append(Old(key, "", f"{key} is deprecated and {_DROPPED}; remove it"))
         else:
             out.old.append(_moved(out.table, key, new, meaning))
     return out
@@ -77,9 +77,9 @@ def _moved(table: dict[str, Any], key: str, new: str, value: Any) -> Old:
     group, _, name = new.rpartition(".")
     inside = table.setdefault(group, {}) if group else table
     if not isinstance(inside, dict) or (name in inside and inside[name] != value):
-        return Old(key, "", f"{key} is an older key, and {new} is also set; remove {key}")
+        return Old(key, "", f"{key} is deprecated, and {new} is also set; remove {key}")
     inside[name] = value
-    return Old(key, new, f"{key} is an older key: write {new} = {json.dumps(value)}")
+    return Old(key, new, f"{key} is deprecated: use {new} = {json.dumps(value)}")
 
 
 _Meaning = tuple[str, Any, str]  # the current key, its value, and the allowed values if the given one is invalid
@@ -136,7 +136,7 @@ def _enabled(value: Any, held: Mapping[str, Any]) -> _Meaning:
 def _location(value: Any, held: Mapping[str, Any]) -> _Meaning:
     """Convert a folder to the file in it."""
     if type(value) is not str or not value.strip():
-        return "", None, "a text that is not empty"
+        return "", None, "a string that is not empty"
     return "store", value if "://" in value or value.endswith(".db") else f"{value.rstrip('/')}/store.db", ""
 
 
@@ -189,7 +189,7 @@ def rewritten(text: str) -> tuple[str, list[str]]:
         same = False
     if not same:  # an inline table, or a layout that does not allow to replace lines
         raise InvalidConfig(
-            "the older keys of this file cannot be replaced line by line",
+            "the deprecated keys of this file cannot be replaced line by line",
             remedy="Replace them by hand: " + "; ".join(old.note for old in result.old) + ".",
         )
     return new_text, [old.note for old in result.old]

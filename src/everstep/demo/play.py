@@ -133,7 +133,7 @@ class _Play:
         whole = self._store.verify("full").ok
         self._voice.figures(
             ("plain JSON", f"{size(copies):>8}  the states of {plural(len(refs), 'checkpoint')}, each in full"),
-            ("stored", f"{size(sizes.stored):>8}  these and all step results: {copies / sizes.stored:.1f} times less"),
+            ("stored", f"{size(sizes.stored):>8}  these and all step results: {sizes.stored / copies:.0%} of that size"),
             ("verified", self._voice.yes(whole)),
         )
         return sizes, whole

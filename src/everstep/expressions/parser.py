@@ -124,7 +124,7 @@ class _Parser:
             return str(found.lastgroup), found[str(found.lastgroup)]
         rest = self._text[self.at :].strip()
         if rest:
-            raise self.fault(f"unexpected '{rest[0]}'" if rest[0] not in "'\"" else "a text without a closing quote")
+            raise self.fault(f"unexpected '{rest[0]}'" if rest[0] not in "'\"" else "a string without a closing quote")
         return "end", ""
 
     def _take(self) -> tuple[str, str]:

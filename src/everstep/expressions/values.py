@@ -69,7 +69,7 @@ def compared(name: str, left: Any, right: Any) -> bool:
 def _len(value: Later) -> int:
     found = value()
     if not isinstance(found, (Sequence, Mapping, Set)):
-        raise ExpressionError(f"len() takes a list, a text or a mapping, got a value of type {type(found).__name__}")
+        raise ExpressionError(f"len() takes a list, a string or a mapping, got a value of type {type(found).__name__}")
     return len(found)
 
 

@@ -51,7 +51,8 @@ def _listed(items: Any) -> list[Any]:
     listed = list(items)
     if len(listed) > MOST:
         raise InvalidArgument(
-            f"items must be at most {MOST:,}, got {len(listed):,}; nothing was enqueued", remedy="Call enqueue_many once for each part."
+            f"items must have at most {MOST:,} entries, got {len(listed):,}; nothing was enqueued",
+            remedy="Split the list, and call enqueue_many for each part.",
         )
     return listed
 

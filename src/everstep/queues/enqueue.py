@@ -274,7 +274,8 @@ def _rate(rate: Any) -> tuple[int | None, float]:
         case (int() as count, int() | float() as seconds) if type(count) is int and 1 <= count <= _MOST and 0 < seconds <= 366 * 86_400:
             return count, float(seconds)
     raise InvalidArgument(
-        f"rate must be (runs, seconds), got {rate!r:.60}", remedy=f"Give up to {_MOST:,} runs in up to a year: rate=(10, 60)."
+        f"rate must be (runs, seconds), both greater than 0, got {rate!r:.60}",
+        remedy=f"Give up to {_MOST:,} runs in up to a year: rate=(10, 60).",
     )
 
 

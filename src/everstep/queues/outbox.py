@@ -61,7 +61,7 @@ def leave(store: EngineStore, order: Order, run: str, connection: Any) -> None:
     sql = backend.order_sql() if has(backend, Outbox) else None
     if sql is None or not callable(getattr(connection, "cursor", None)):
         raise InvalidArgument(
-            f"{store.url} cannot be written with {type(connection).__module__}.{type(connection).__qualname__}",
+            f"connection must be a database connection for {store.url}, got a {type(connection).__module__}.{type(connection).__qualname__}",
             remedy="Pass a psycopg connection to the database of the store, or an sqlite3 connection to your own file.",
         )
     cursor = connection.cursor()

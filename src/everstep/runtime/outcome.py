@@ -57,7 +57,10 @@ class Outcome(Shape):
             raise self.error
         was = "was cancelled" if self.status == Status.CANCELLED else f"is {self.status}"
         raise NoResult(
-            self.run, self.status, f"run {self.run!r} {was}" + (f": {self.reason}" if self.reason else ""), remedy=self._way_to_a_result()
+            self.run,
+            self.status,
+            f"run {self.run!r} {was}" + (f": {self.reason}" if self.reason and self.reason != "cancel" else ""),
+            remedy=self._way_to_a_result(),
         )
 
     def _way_to_a_result(self) -> str:

@@ -447,7 +447,7 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
     if name is None:
         raise InvalidArgument(
             f"run {row.id!r} was opened with store.run(); only workflows can be resumed by name",
-            remedy=f"Run its program again: the one with store.run({row.id!r}), or with the loop.run(store, {row.id!r}) of an agent.",
+            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}).",
         )
     if name not in _known:
         raise UnknownWorkflow(f"run {row.id!r} belongs to the workflow {name!r}, which this process has not defined")

@@ -45,7 +45,7 @@ def build_base(state: Any, wrap: Callable[..., bytes], known: Known = NOTHING, t
         return Built(root, builder.chunks, reached)
     if too_heavy(heavy, sum(node.stored for node in on_scale.values())):
         raise LimitExceeded(
-            f"{_heaviest(state)} repeats one small part many thousand times: loading it would take about {heavy:,} bytes of memory",
+            f"{_heaviest(state)} repeats one small part many thousands of times: loading it would take about {heavy:,} bytes of memory",
             remedy="Store the part once, with the number of repetitions.",
         )
     sizes = {digest: Node(node.refs, len(scale.chunks[digest]), node.stored, node.shared) for digest, node in on_scale.items()}

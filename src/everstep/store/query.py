@@ -33,7 +33,9 @@ def make_query(what: str, **filters: Any) -> Query:
     """Check the filters of `Store.runs` and `Store.checkpoints`, and make a query of them."""
     unknown = set(filters) - set(FILTERS[what])
     if unknown:
-        raise InvalidArgument(f"{what} has no filter {', '.join(sorted(unknown))}", remedy=f"Use {', '.join(FILTERS[what])}.")
+        raise InvalidArgument(
+            f"store.{what} has no filter {', '.join(map(repr, sorted(unknown)))}", remedy=f"Use {', '.join(FILTERS[what])}."
+        )
     status = filters.get("status")
     if status is not None and status not in tuple(Status):
         raise InvalidArgument(f"status must be one of {', '.join(Status)}, got {status!r}")
@@ -124,7 +126,7 @@ def check_tags(tag: str | Iterable[str]) -> tuple[str, ...]:
     if tag == ():
         return ()
     if not isinstance(tag, (str, tuple, list, set, frozenset)):
-        raise InvalidArgument(f"tag must be a text or a list of texts, got {tag!r:.60}")
+        raise InvalidArgument(f"tag must be a string or a list of strings, got {tag!r:.60}")
     names = (tag,) if isinstance(tag, str) else tuple(tag)
     return tuple(dict.fromkeys(check_tag(name) for name in names))
 
@@ -138,7 +140,7 @@ def check_text(text: str | None, what: str, most: int = 1_000) -> str | None:
     if text is None:
         return None
     if type(text) is not str:
-        raise InvalidArgument(f"{what} must be a text, got {text!r:.60}")
+        raise InvalidArgument(f"{what} must be a string, got {text!r:.60}")
     if len(text) > most:
         raise InvalidArgument(f"{what} must have at most {most:,} characters, got {len(text):,}", remedy="Keep long text in the state.")
     if "\x00" in text or not _encodes(text):

@@ -70,7 +70,9 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidWorkflow(f"cannot be read: {error}", str(file), remedy="Give the path of a YAML file in UTF-8.") from error
+        raise InvalidWorkflow(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}", str(file), remedy="Give the path of a YAML file in UTF-8."
+        ) from error
 
 
 def _signature(document: Document) -> inspect.Signature:

@@ -169,9 +169,13 @@ def wait_for(over: Event, timeout: float | None = None) -> bool:
 def _result(name: str, ended: _Command, ok: Collection[int]) -> dict[str, Any]:
     (stdout, cut_out), (stderr, cut_err), code = ended.out.text(), ended.err.text(), ended.code
     if code not in ok:
-        raise StepFailed(
+        error = StepFailed(
             name, f"signal {-code}" if code < 0 else f"exit code {code}", stderr[-TAIL:] or stdout[-TAIL:] or "it printed nothing"
         )
+        error.remedy = (
+            "Correct the cause, then resume the run: store.resume(run_id). If the code means success, add it to `ok` of the step."
+        )
+        raise error
     return {"stdout": stdout, "stderr": stderr, "code": code, "cut": cut_out + cut_err}
 
 

@@ -69,7 +69,7 @@ class Core(Protocol):
         """Find the records of checkpoint `number`; None if it is not found. Reads one snapshot, or as close to that as the engine allows.
 
         With `upto`, returns also the records that its state is made of, and those after it up to that seq (0: none), so that a load
-        takes two calls.
+        takes two calls. With `upto` above 0 it should also count the run's messages (`waiting`): a run is being opened.
         """
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -54,7 +54,8 @@ class Located(NamedTuple):
 
     `mark` is the prune mark of the run, `added` the newest base that prune added at or before the checkpoint; None in a backend that does
     not prune. `records` are present if they were asked for: those from the base (or from the first record, if there is no base) to the
-    checkpoint, and the one before them, from which the chain is verified.
+    checkpoint, and the one before them, from which the chain is verified. `waiting` is the number of the run's messages, if the backend
+    counted them in the same read: with 0, opening a run does not ask for them.
     """
 
     seq: int
@@ -62,6 +63,7 @@ class Located(NamedTuple):
     mark: Pruned | None = None
     added: Base | None = None
     records: Sequence[Record] = ()
+    waiting: int | None = None
 
     @property
     def first(self) -> int:

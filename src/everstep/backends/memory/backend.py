@@ -167,7 +167,8 @@ class MemoryBackend:
             added = [base for _, base in sorted(entry.bases.items()) if base.number <= number][-1:]
             found = Located(seq, base, entry.pruned, added[0] if added else None)
             records = () if upto is None else [replace(r) for r in stored[found.first - 1 : found.last(upto)]]
-        return found._replace(records=records)
+            waiting = len(entry.messages) if upto else None
+        return found._replace(records=records, waiting=waiting)
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         data = self._open()

@@ -127,11 +127,12 @@ class PostgresBackend:
     def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
         """Use at most two round trips. If a prune happens between them, the load notices it and calls this again."""
         self._check_open()
-        rows, marks, bases = self._readers.together(("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)))
+        asked = [("locate", (run, number)), ("pruned", (run,)), ("bases", (run, number, 1)), *([("message_count", (run,))] if upto else [])]
+        rows, marks, bases, *counts = self._readers.together(*asked)
         if not rows or rows[0][0] is None:
             return None
         mark, added = pruned_from(run, marks[0]) if marks else None, Base(*bases[0]) if bases else None
-        found = Located(rows[0][0], rows[0][1] or 0, mark, added)
+        found = Located(rows[0][0], rows[0][1] or 0, mark, added, waiting=counts[0][0][0] if counts else None)
         return found if upto is None else found._replace(records=self.records(run, found.first, found.last(upto)))
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:

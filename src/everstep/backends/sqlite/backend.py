@@ -134,7 +134,8 @@ class SqliteBackend:
     def locate(self, run: str, number: int, upto: int | None = None) -> Located | None:
         self._check_open()
         with self._reader.snapshot() as cursor:
-            return find_checkpoint(cursor, run, number, upto)
+            found = find_checkpoint(cursor, run, number, upto)
+            return found if found is None or not upto else found._replace(waiting=self._reader.message_count(cursor, run))
 
     def checkpoints(self, run: str, query: Query) -> list[Record]:
         self._check_open()

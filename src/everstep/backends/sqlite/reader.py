@@ -170,6 +170,11 @@ class Reader:
             self._agreement.prove_rows(cursor)
             return [] if pk is None else [message_from(run, values) for values in cursor.execute(SQL["messages"], (pk,))]
 
+    def message_count(self, cursor: apsw.Cursor, run: str) -> int:
+        """Return the number of messages of a run, in the snapshot of this cursor."""
+        self._agreement.prove_rows(cursor)
+        return sum(_typed(count, int) for (count,) in cursor.execute(SQL["message_count"], (run,)))
+
     def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
         with self.snapshot() as cursor:
             self._agreement.prove_rows(cursor)

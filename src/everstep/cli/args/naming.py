@@ -1,6 +1,6 @@
 """Resolves what a person typed to the exact id of a run. Library code never does this: its ids are exact.
 
-Commands that only read accept a unique beginning of an id, or @last, and print which run that is. Commands that change something
+Commands that only read accept a unique prefix of an id, or @last, and print which run that is. Commands that change something
 (and `restore`, whose output a script continues from) require the exact id; at a terminal they offer the similar one.
 """
 

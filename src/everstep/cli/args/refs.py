@@ -23,7 +23,7 @@ _MOST = 50
 
 
 class RunArgument(click.ParamType[str]):
-    """A run id. Commands that read also accept a unique beginning of one, or @last: see `naming`."""
+    """A run id. Commands that read also accept a unique prefix of one, or @last: see `naming`."""
 
     name = "run"
 

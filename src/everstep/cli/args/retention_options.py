@@ -11,16 +11,18 @@ from everstep.cli.args.times import SPAN
 
 _OPTIONS = (
     click.option("--keep-last", type=click.IntRange(1), metavar="N", help="Keep the newest N checkpoints of a run"),
-    click.option("--keep-within", type=SPAN, metavar="SPAN", help="Keep the checkpoints of this time, such as 30d or 12h"),
+    click.option("--keep-within", type=SPAN, metavar="SPAN", help="Keep checkpoints that are not older than this, such as 30d or 12h"),
     click.option("--keep-daily", type=click.IntRange(1), metavar="N", help="Keep the newest checkpoint of each of the last N days"),
     click.option("--keep-weekly", type=click.IntRange(1), metavar="N", help="Keep the newest checkpoint of each of the last N weeks"),
     click.option("--keep-tag", "keep_tagged", multiple=True, metavar="TAG", help="Keep checkpoints with this tag; repeatable"),
     click.option("--keep-kind", "keep_kinds", multiple=True, metavar="KIND", help="Keep checkpoints of this kind; repeatable"),
-    click.option("--max-bytes", type=click.IntRange(0), metavar="N", help="Drop the oldest checkpoints until at most N bytes are stored"),
+    click.option(
+        "--max-bytes", type=click.IntRange(0), metavar="N", help="Drop the oldest checkpoints of all runs until at most N bytes are stored"
+    ),
     click.option(
         "--completed",
         type=click.Choice(["all", "final", "delete"]),
-        help="What to keep of ended runs: everything the rules keep, the last state, or nothing",
+        help="What to keep of ended runs: everything the rules keep, the last state, or nothing (failed runs are kept)",
     ),
     click.option("--minimum", type=click.IntRange(1), metavar="N", help="Keep at least N checkpoints of each run"),
 )

@@ -10,7 +10,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.selection import GROUPS, chosen, each, several
 from everstep.views.json import to_json
-from everstep.views.runs import run_view
+from everstep.views.runs import RunView, run_view
 
 _OVER = {"cancel": ("succeeded", "cancelled"), "pause": ("succeeded", "cancelled", "failed")}
 
@@ -26,13 +26,26 @@ def stop_command(name: str, sentence: str) -> click.Command:
             ids = chosen(app, store, runs, given, name, lambda run: run.status not in _OVER[name], ask=False)
             if not ids:
                 return 1
-            done, failed, code = each(app, ids, lambda run: getattr(store, name)(run, reason))
+            unchanged: set[str] = set()
+
+            def stop(run: str) -> None:
+                if getattr(store, name)(run, reason) is False:  # `cancel` returns this for a run that has succeeded
+                    unchanged.add(run)
+
+            done, failed, code = each(app, ids, stop)
             found = [run_view(store, store.get(run), app.mask) for run in done]
         if app.out.as_json:
             app.out.data(name, {"run": to_json(found[0]) if found else None, "runs": to_json(found), "failed": failed})
             return code
         for one in found:
-            app.out.say(f"{one.id}: requested; its process stops at the next step" if one.open else f"{one.id}: {one.status}")
+            app.out.say(f"{one.id}: {_said(one, one.id in unchanged)}")
         return code
 
     return command
+
+
+def _said(run: RunView, unchanged: bool) -> str:
+    """Return the effect of the command in words."""
+    if unchanged:
+        return f"already {run.status}; nothing was changed"
+    return "requested; its process stops at the next step" if run.open else run.status

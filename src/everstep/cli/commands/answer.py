@@ -53,7 +53,7 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         app.out.data("gates", to_json([gate_view(gate, app.mask) for gate in waiting]))
         return
     if not waiting:
-        raise NotFound(f"run {run!r} does not wait at a gate", remedy=f"See its status: `everstep show {run}`.")
+        raise NotFound(f"run {run!r} is not waiting at a gate", remedy=f"See its status: `everstep show {run}`.")
     for gate in waiting:
         choices = f" ({_choices(app, gate)})" if gate.choices else ""
         app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")

@@ -1,4 +1,4 @@
-"""`everstep config`: show every setting with its origin, check a file, rewrite older keys."""
+"""`everstep config`: show every setting with its origin, check a file, rewrite deprecated keys."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def validate(app: App, file: str | None, no_imports: bool) -> int:
 @click.argument("file", required=False)
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be written")
 def migrate(app: App, file: str | None, dry_run: bool) -> None:
-    """Replace old keys in FILE, or in the configuration file in use, with current ones
+    """Replace deprecated keys in FILE, or in the configuration file in use, with current ones
 
     Example: everstep config migrate --dry-run
     """

@@ -76,7 +76,7 @@ def _change(state: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None
     try:
         change(holder, path[-1])
     except (KeyError, IndexError):
-        raise InvalidArgument(f"the state has no {shown(path):.100}", remedy="Print the state: `everstep state REF`.") from None
+        raise InvalidArgument(f"the state has no value at {shown(path):.100}", remedy="Print the state: `everstep state REF`.") from None
 
 
 def _put(value: Any, holder: Any, key: Any) -> None:

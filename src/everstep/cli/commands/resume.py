@@ -97,7 +97,7 @@ def _failed(app: App, run: str | None, error: str) -> int:
         for one in found:
             app.out.line(safe(one))
         app.out.say(
-            f"{plural(len(found), 'run')} to be retried. A worker that knows the workflow does this: everstep worker --import MODULE"
+            f"{plural(len(found), 'run')} marked for retry. Start a worker that defines the workflow: everstep worker --import MODULE"
         )
     return 0
 

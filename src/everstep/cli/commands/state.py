@@ -20,7 +20,7 @@ from everstep.views.stored.values import as_json, dumps
 @click.argument("ref", type=REF)
 @click.argument("path", required=False)
 @click.option("--newest-good", is_flag=True, help="If it is damaged, use the newest undamaged one, and list the skipped ones")
-@click.option("--full", is_flag=True, help="Print long values in full, also on a terminal")
+@click.option("--full", is_flag=True, help="Print long values in full, even on a terminal")
 @click.option("--show-secrets", is_flag=True, help="Print secrets unmasked")
 def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool, show_secrets: bool) -> None:
     """Print the state of checkpoint REF, or only the value at PATH in it

@@ -66,7 +66,9 @@ def _queue(one: QueueView) -> str:
 def _copies(found: StatsView) -> str:
     """Estimate the size of a store that copies every state."""
     here, copies = found.store["record_bytes"] + found.store["chunk_bytes"], found.full_copies_bytes
-    return "" if not copies or not here else f"about {size(copies)} compressed, {copies / here:,.1f} times as much"
+    if not copies or not here:
+        return ""
+    return f"about {size(copies)} compressed, " + (f"{copies / here:,.1f} times as much" if copies >= here else "less than is stored")
 
 
 def _steps(found: StatsView) -> list[tuple[str, str]]:
@@ -74,7 +76,7 @@ def _steps(found: StatsView) -> list[tuple[str, str]]:
     resumes = ("resumes", f"{again.runs:,}, of which {again.succeeded:,} succeeded" if again.runs else "")
     if not steps.count:
         return [resumes]
-    failed = f"{steps.failed:,} failed attempts ({steps.error_rate:.1%})"
+    failed = f"{plural(steps.failed, 'failed attempt')} ({steps.error_rate:.1%})"
     return [
         ("steps", f"{steps.count:,} of {plural(steps.runs, 'run')}, {failed}"),
         ("step time", f"p50 {duration(steps.p50)}, p95 {duration(steps.p95)}, p99 {duration(steps.p99)}"),

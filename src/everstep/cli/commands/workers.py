@@ -18,7 +18,7 @@ _SHOWN = 5
 def command(app: App, queue: str | None) -> None:
     """List live workers with their queues, workflow versions and runs
 
-    A dead worker disappears from the list at once on its own machine, and elsewhere when its lease ends (12 seconds).
+    A dead worker disappears from the list at once on its own machine, and within 15 seconds if its machine vanished.
 
     Example: everstep workers --queue shop
     """

@@ -1,4 +1,4 @@
-"""Shortens long ids in lists to a beginning that is still unique in the store."""
+"""Shortens long ids in lists to a prefix that is still unique in the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONG, _LEAST = 24, 12
 
 
 def shortened(store: Store, id: str) -> str:
-    """Return the id, or a beginning of it that is unique."""
+    """Return the id, or a prefix of it that is unique."""
     if len(id) <= _LONG:
         return id
     length = _LEAST

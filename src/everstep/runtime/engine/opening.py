@@ -163,7 +163,9 @@ def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
         replay.count()
     _refuse_other_input(run, row, replay.start)
     number = 0 if options.workflow else replay.number
-    saver = _live_state(run, row, number, replay.taken_read())
+    read = replay.taken_read()
+    counted = None if read is None else read.at.waiting  # a message that comes later is counted by the next commit
+    saver = _live_state(run, row, number, read)
     run.replay = replay
     replay.bind(backend, row, run.met_in_step)
     _open_account(run, row, is_new=fresh is not None)
@@ -172,7 +174,7 @@ def _ready(run: Attempt, row: RunRow, fresh: Replay | None = None) -> None:
     run.unsure = run.unsure or replay.unsure
     run.root.counts.update(replay.counts)
     run.saves.begin_after(number, replay)
-    if fresh is None:
+    if fresh is None and counted != 0:
         run.messages.look()
     if options.replay == "republish":
         republish(options.hooks, replay.records)
@@ -216,7 +218,7 @@ def _say_running(run: Attempt) -> None:
     messages = run.messages
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
-    if "cancel" in messages.waiting and not revived:
+    if "cancel" in messages.waiting and row.status != Status.CANCELLED:
         reason = request_in(messages.waiting["cancel"], run.store.framer)
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
@@ -229,10 +231,13 @@ def _say_running(run: Attempt) -> None:
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
     commit = messages.carry(chain.commit())
-    messages.known = run.store.backend.commit(commit).waiting
+    found = run.store.backend.commit(commit).waiting
     run.row = commit.run
     for name in commit.read:
         messages.waiting.pop(name, None)
+    messages.known += len(commit.messages) - len(commit.read)
+    if found != messages.known:  # one came since they were read
+        messages.look()
 
 
 def _as_driver(run: Attempt) -> tuple[dict[str, Any], bool]:

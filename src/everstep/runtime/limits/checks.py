@@ -17,7 +17,9 @@ def check_number(value: Any, what: str, *, least: float = 0, above: bool = False
         return value
     kind = "an integer" if whole else "a number"
     bound = f"greater than {least:g}" if above else f"of at least {least:g}"
-    raise InvalidArgument(f"{what} must be {kind} {bound}, got {shown(value)}", remedy=f"Give {kind} {bound} and at most {most:g}.")
+    if most < 1e15 or (good and value > most):
+        bound += f" and at most {most:,.0f}"
+    raise InvalidArgument(f"{what} must be {kind} {bound}, got {shown(value)}", remedy=f"Give {kind} {bound}.")
 
 
 def check_keys(given: Mapping[Any, Any], allowed: tuple[str, ...], what: str) -> None:

@@ -37,7 +37,7 @@ class Policy(Shape, frozen=True):
     """When checkpoints are made automatically. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
 
     A joined policy makes a checkpoint when any part asks for one. Every checkpoint, also a manual one, resets all counts.
-    With `manual`, only `run.checkpoint` saves. With `off`, nothing is recorded and steps are plain calls, so it cannot be joined
+    With `manual`, only `run.checkpoint` saves. With `off`, nothing is recorded and steps are plain calls, so it cannot be combined
     with anything.
     """
 
@@ -60,7 +60,8 @@ class Policy(Shape, frozen=True):
             return NotImplemented
         if self.off or other.off:
             raise InvalidArgument(
-                f"{self} | {other}: off cannot be joined", remedy="Use off by itself, or manual for no automatic checkpoints."
+                f"off cannot be combined with another policy, got {self} | {other}",
+                remedy="Use off by itself, or manual for no automatic checkpoints.",
             )
         return Policy(_least(self.steps, other.steps), _least(self.seconds, other.seconds), self.events | other.events)
 

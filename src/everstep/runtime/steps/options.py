@@ -69,7 +69,7 @@ def check_items(items: Any) -> Iterator[Any]:
 
 def check_name(name: Any) -> str:
     if not isinstance(name, str) or _fits(name) is None:
-        raise InvalidArgument(f"the name of a step must be text of 1 to 200 characters without #, / and @, got {name!r:.60}")
+        raise InvalidArgument(f"the name of a step or gate must be text of 1 to 200 characters without #, / and @, got {name!r:.60}")
     return name
 
 

@@ -111,7 +111,7 @@ def _classes(given: Any, what: str) -> tuple[type[Exception] | str, ...]:
     for one in several:
         if not (isinstance(one, type) and issubclass(one, Exception)) and not _is_name(one):
             raise InvalidArgument(
-                f"{what} must have exception classes, got {shown(one)}",
+                f"{what} must contain exception classes, got {shown(one)}",
                 remedy="Give subclasses of Exception, or their names as text: 'TimeoutError', 'httpx.ReadTimeout'.",
             )
     return several

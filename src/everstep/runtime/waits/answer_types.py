@@ -176,6 +176,6 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _no_shape(kind: Any) -> NoReturn:
     raise InvalidArgument(
-        f"an answer cannot have the type {shown(kind)}",
+        f"schema must be a type of answers or a JSON Schema, got {shown(kind)}",
         remedy="Give str, int, float, bool, list, dict, Any, Optional, Union, Literal, list[x], dict[str, x], an Enum, a dataclass, a TypedDict, a pydantic model, a msgspec Struct or a JSON Schema.",
     )

@@ -122,5 +122,6 @@ def _was_deleted(backend: Backend, key: str) -> bool:
 
 def _changed(cursor: Cursor, why: str) -> HistoryChanged:
     return HistoryChanged(
-        f"the cursor at position {int(cursor)} belongs to another history of this store: {why}. It was probably restored from an older backup"
+        f"the cursor at position {int(cursor):,} belongs to another history of this store: {why}. "
+        "The store was probably restored from an older backup"
     )

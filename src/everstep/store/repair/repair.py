@@ -203,7 +203,7 @@ class _Repair(Shape):
                 )
             )
         if told.total is None:
-            lost.append(Loss(None, "manifest", "it cannot be read, so missing runs, tags or messages would not be noticed"))
+            lost.append(Loss(None, "manifest", "it cannot be read, so missing runs, tags or messages would not be detected"))
         elif told.total != self._total:
             lost.append(
                 Loss(

@@ -85,7 +85,7 @@ def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Seque
 def _goes(decision: Decision, needed_by: int | None) -> Decision:
     if needed_by is None:
         return decision
-    return Decision(decision.number, False, f"{decision.reason}; its bytes are kept, because {needed_by} depends on them", 0)
+    return Decision(decision.number, False, f"{decision.reason}; its bytes are kept, because checkpoint {needed_by} depends on them", 0)
 
 
 def source_of(sources: list[int], number: int) -> int:

@@ -33,8 +33,8 @@ class Retention(Shape, frozen=True):
     `keep_last`: this many of the newest. `keep_within`: those not older than this (a timedelta, or seconds). `keep_daily`, `keep_weekly`:
     the newest one of each of this many days or weeks (UTC) that have any. `keep_tagged`: True for every tag, or the names. `keep_kinds`:
     values of `Checkpoint.kind`. `max_bytes`: above this size the oldest are dropped, too. `completed`: what to keep of a run that has
-    ended: "all" that the rules keep, the "final" checkpoint, or nothing ("delete") once it ended longer ago than `keep_within`. `minimum`:
-    this many of the newest are always kept.
+    ended: "all" that the rules keep, the "final" checkpoint, or nothing ("delete") once it ended longer ago than `keep_within`, unless it
+    failed. `minimum`: this many of the newest are always kept.
     """
 
     keep_last: int | None = None

@@ -65,7 +65,7 @@ def _make(
     if workflow and edit is not None and origin is not None and not _by_hand(origin):
         raise InvalidArgument(
             f"{row.id}@{origin.number} was not made by the workflow's own code, so an edited state would be lost: replay rebuilds the state",
-            remedy="Fork at a checkpoint that the workflow asks for, or run a step again: store.resume(run_id, from_step=...).",
+            remedy="Fork at a checkpoint that the workflow made with run.checkpoint(), or run a step again: store.resume(run_id, from_step=...).",
         )
     child = new_row(
         check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,

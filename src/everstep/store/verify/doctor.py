@@ -91,7 +91,7 @@ class _Doctor:
         boot = (
             "each boot has an id" if clocks.clock.boot_id() != system.UNKNOWN_BOOT else "boots have no id, so leases end by lock or by time"
         )
-        paths = "noticed" if system.has_marks() else "noticed only if it is a hard link"
+        paths = "detected" if system.has_marks() else "detected only if it is a hard link"
         said = f"{name}: saves are synced with {sync}, {boot}, a second path to the store is {paths}"
         yield Finding("ok", "system", said if name in system.TESTED else f"{said}; the test suites run only on {tested}")
 
@@ -157,13 +157,13 @@ class _Doctor:
             return
         seen, writes = self._health["seen"], self._health.get("writes")
         if seen is None:
-            said = "this machine has not recorded the store yet, so a rollback to an older file would not be noticed"
+            said = "this machine has not recorded the store yet, so a rollback to an older file would not be detected"
             yield Finding("ok", "rollback guard", said)
         elif isinstance(writes, int) and seen > writes:
             said = f"{seen - writes} writes that this machine has seen are missing from the store: an older file was put back"
             yield Finding("bad", "rollback guard", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
         else:
-            yield Finding("ok", "rollback guard", "a rollback to an older file would be noticed")
+            yield Finding("ok", "rollback guard", "a rollback to an older file would be detected")
 
     def _manifest(self) -> Iterator[Finding]:
         census = self._backend.census()

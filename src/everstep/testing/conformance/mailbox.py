@@ -27,6 +27,14 @@ class MessagesSuite(Suite):
         assert backend.messages(row.id) == [second, first]
         assert backend.run(row.id) == row
 
+    def test_a_checkpoint_is_found_with_the_number_of_messages(self, backend: Backend) -> None:
+        row = self.create(backend, "r", checkpoints=2)
+        for posted in range(3):
+            found = backend.locate(row.id, 2, row.head_seq)
+            assert found is not None
+            assert found.waiting in (posted, None)
+            backend.post(new_message(row, f"m{posted}"), row.id)
+
     def test_messages_are_ordered_by_name(self, backend: Backend) -> None:
         row = self.create(backend)
         for name in ("b", "", "ü", "a/b", "B", "\U0001f600", "\uffff", "a"):

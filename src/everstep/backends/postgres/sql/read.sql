@@ -65,6 +65,10 @@ SELECT digest, frame FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s
 SELECT key, name, number, at, "check" FROM {schema}.tags
 WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
 
+-- name: message_count
+-- The number of messages of a run.
+SELECT count(*) FROM {schema}.messages WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s)
+
 -- name: messages
 -- All messages of a run.
 SELECT key, name, due, at, body, "check" FROM {schema}.messages WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) ORDER BY name

@@ -42,7 +42,7 @@ def _state(source: str) -> list[object]:
                 raise NotAStore(f"{path} is not a regular file")
             found.append((path, info.st_ino, info.st_size, info.st_mtime_ns))
     if not found:
-        raise NotAStore.nothing_at(source)
+        raise NotAStore.nothing_at(source, "Check the path of the damaged store.")
     return found
 
 

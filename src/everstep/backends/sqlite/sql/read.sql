@@ -96,6 +96,10 @@ SELECT count(*), sum(pk) FROM runs INDEXED BY runs_order
 -- The digest that proves one record and all before it.
 SELECT digest FROM records WHERE id = ?
 
+-- name: message_count
+-- The number of messages of a run.
+SELECT count(*) FROM messages WHERE run = (SELECT pk FROM runs WHERE id = ?)
+
 -- name: messages
 -- All messages of a run.
 SELECT key, name, due, at, body, "check" FROM messages WHERE run = ? ORDER BY name
