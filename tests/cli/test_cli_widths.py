@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from cli_helpers import PROGRAMS, Shop, plain
@@ -24,6 +25,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "demo": [],  # tests/cli/test_demo.py
     "shell": [("-c", "runs; checkpoints; help")],
     "worker": [],  # tests/cli/test_worker.py: a live table
+    "new": [("workflow", "shop"), ("nonsense",)],
     "init": [()],
     "run": [(f"{PROGRAMS}:order", "tea", "--id", "new"), (f"{PROGRAMS}:broken", "--id", "bad"), ("nowhere.py:x",)],
     "runs": [(), ("--tree",), ("--status", "failed"), ("--queue", "default"), ("--status", "nonsense")],
@@ -107,6 +109,7 @@ def test_lines_fit_and_no_word_is_broken(name: str, full: Shop, monkeypatch: pyt
                     rest.unlink()
             full.path.write_bytes(kept)
             Path("new.db").unlink(missing_ok=True)
+            rmtree("shop", ignore_errors=True)
             said[columns] = at_width(columns, monkeypatch, name, *args).out
         whole = words(said[10_000])
         for columns in WIDTHS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 SECTIONS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Watch an agent survive kill -9, in about ten seconds",
+        "new": "Write a small agent, workflow or pipeline with its test",
         "init": "Create a store in this folder",
         "run": "Run a workflow: a YAML file or package.module:function",
         "shell": "Open an interactive shell",
@@ -113,6 +114,7 @@ _WORDS = {
     "shell": "repl console interactive tui ui",
     "demo": "example examples tutorial tour quickstart hello",
     "init": "create",
+    "new": "scaffold generate template starter",
     "help": "man usage commands docs",
     "--version": "version",
 }

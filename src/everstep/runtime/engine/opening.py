@@ -198,17 +198,17 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
         return saver
     loaded = load(run.store.backend, row, number, read)
     if number == row.checkpoints:
-        _go_on(saver, loaded)
+        _continue_from(saver, loaded)
     else:
         saver.begin(loaded.revived())
     return saver
 
 
-def _go_on(saver: Saver, loaded: Loaded) -> None:
+def _continue_from(saver: Saver, loaded: Loaded) -> None:
     """Take the loaded state. If an upgrade changed it, it differs from the stored one, so no delta can build on it."""
     stored = encode(loaded.value) if loaded.objects else b""
     state = loaded.revived()
-    saver.go_on(state, loaded.deltas, loaded.delta_bytes)
+    saver.continue_from(state, loaded.deltas, loaded.delta_bytes)
     if stored and encode(state) != stored:
         saver.lost()
 
