@@ -49,7 +49,7 @@ class App(NamedCode):
 
     @classmethod
     def of(cls, ctx: click.Context) -> App:
-        """Return the app of the common options, wherever on the command line they stand."""
+        """Return the app of the common options, given before or after the command."""
         return cls(**{name: common(ctx, name) for name in NAMES})
 
     @functools.cached_property

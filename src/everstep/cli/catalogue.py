@@ -119,7 +119,7 @@ _WORDS = {
     "--version": "version",
 }
 OTHER_WORDS = {word: command for command, words in _WORDS.items() for word in words.split()}
-"""What people type for a command that has another name; each leads to a suggestion, never to a command that runs."""
+"""Words that people type for a command of another name. Each leads to a suggestion; none runs a command."""
 
 
 def meant(word: str, names: dict[str, str] | None = None) -> list[str]:

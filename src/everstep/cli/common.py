@@ -1,4 +1,4 @@
-"""The options of every command, which may stand before or after its name. Imports little: `--help` needs no more."""
+"""The options of every command, which a person may give before or after its name. Imports little: `--help` needs no more."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class PageContext(click.Context):
 
 
 class HelpfulCommand(click.Command):
-    """A command with groups of options: names of parameters by the heading that they stand under."""
+    """A command with groups of options: names of parameters by heading."""
 
     context_class = PageContext
 

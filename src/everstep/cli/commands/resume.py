@@ -47,7 +47,7 @@ def command(
     """Continue RUN where it stopped
 
     Name the code of its workflow with --import, or list it in the configuration: `imports` has modules, `workflows` has files such as
-    flows/*.yaml. A name that stands in the store is never imported.
+    flows/*.yaml. A name that a store contains is never imported.
 
     Example: everstep resume o1 --import flows.py
     """

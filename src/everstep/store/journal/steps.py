@@ -49,7 +49,7 @@ class Step(Shape, frozen=True):
 
 
 class StepDetail(Shape, frozen=True):
-    """One step of a run with all its recorded attempts. What is not said of an attempt is that of the newest one."""
+    """One step of a run with all its recorded attempts. Properties without an attempt are those of the newest one."""
 
     run: str
     address: str
@@ -57,7 +57,7 @@ class StepDetail(Shape, frozen=True):
     arguments: Arguments | None
     """The input as values, if it was short enough to be kept whole; `input` describes it in any case."""
     output: Any
-    """What the step returned; None if it has not succeeded."""
+    """The result of the step; None if it has not succeeded."""
     error: BaseException | None
     """The error of the newest attempt, if that failed; `StepFailed` if its class is not known here."""
 
