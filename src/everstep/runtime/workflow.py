@@ -281,7 +281,7 @@ def refuse_other(
         raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
-            f"run {row.id!r} of {flow.name} was started with another input",
+            f"run {row.id!r} of workflow {flow.name!r} was started with a different input",
             remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",
         )
 

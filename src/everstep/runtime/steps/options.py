@@ -157,7 +157,7 @@ def shape_of(function: Any, options: StepOptions) -> Any:
 def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:
     strange = [name for name in ignore if name not in inspect.signature(function).parameters] if ignore else []
     if strange:
-        raise InvalidArgument(f"ignore must name parameters of {function!r:.60}, got {strange!r}")
+        raise InvalidArgument(f"ignore must name parameters of {getattr(function, '__name__', function)!s:.60}, got {strange!r}")
 
 
 def name_for(function: Any, options: StepOptions) -> str:
