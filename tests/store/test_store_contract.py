@@ -287,7 +287,7 @@ def test_notes_tags_and_metadata_of_a_checkpoint(store: everstep.Store) -> None:
 
 @pytest.mark.parametrize(("arguments", "words"), [
     ({"note": 5}, "note must be a string, got 5"), ({"note": "x" * 10_001}, "at most 10,000 characters"), ({"note": "a\x00b"}, "NUL"), ({"note": "\ud800"}, "surrogate"),
-    ({"tags": ["1"]}, "invalid tag"), ({"tags": ["a b"]}, "invalid tag"), ({"tags": [5]}, "invalid tag"), ({"meta": {"a": [1]}}, "JSON scalars"), ({"meta": {1: "a"}}, "text keys"),
+    ({"tags": ["1"]}, "invalid tag"), ({"tags": ["a b"]}, "invalid tag"), ({"tags": [5]}, "invalid tag"), ({"meta": {"a": [1]}}, "JSON scalars"), ({"meta": {1: "a"}}, "strings as keys"),
     ({"meta": {"a": float("nan")}}, "must be a finite number"), ({"meta": {"a": 2**64}}, "64 bits"), ({"meta": {"a": "\ud800"}}, "surrogate"), ({"meta": {"a": b"x"}}, "JSON scalars"),
 ])  # fmt: skip
 def test_labels_that_make_no_sense_are_refused_and_nothing_is_written(store: everstep.Store, arguments: dict[str, Any], words: str) -> None:
