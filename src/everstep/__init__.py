@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from everstep.agents.loop import AgentLoop
     from everstep.agents.state import AgentState
     from everstep.api import Store, open
+    from everstep.async_store import AsyncStore
     from everstep.codec.kinds import Unknown, register
-    from everstep.errors import EverstepError, NonDeterminism, StepFailed
+    from everstep.errors import EverstepError, NonDeterminism, StepFailed, Waiting
+    from everstep.redact import Redactor
+    from everstep.runtime.aio import AsyncRun
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.limits.policy import every, manual, off, on
@@ -32,6 +35,8 @@ __all__ = [
     "Action",
     "AgentLoop",
     "AgentState",
+    "AsyncRun",
+    "AsyncStore",
     "Budget",
     "Change",
     "Checkpoint",
@@ -39,6 +44,7 @@ __all__ = [
     "EverstepError",
     "NonDeterminism",
     "Outcome",
+    "Redactor",
     "Retention",
     "Retry",
     "Run",
@@ -46,6 +52,7 @@ __all__ = [
     "StepFailed",
     "Store",
     "Unknown",
+    "Waiting",
     "current",
     "every",
     "gate",
@@ -63,6 +70,8 @@ _WHERE = {
     "Action": "agents.decision",
     "AgentLoop": "agents.loop",
     "AgentState": "agents.state",
+    "AsyncRun": "runtime.aio",
+    "AsyncStore": "async_store",
     "Budget": "runtime.limits.budget",
     "Change": "snapshot.diff",
     "Checkpoint": "store.views",
@@ -70,6 +79,7 @@ _WHERE = {
     "EverstepError": "errors",
     "NonDeterminism": "errors",
     "Outcome": "runtime.outcome",
+    "Redactor": "redact",
     "Retention": "store.retention.retention",
     "Retry": "runtime.steps.retry",
     "Run": "runtime.run",
@@ -77,6 +87,7 @@ _WHERE = {
     "StepFailed": "errors",
     "Store": "api",
     "Unknown": "codec.kinds",
+    "Waiting": "errors",
     "current": "runtime.engine.context",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",

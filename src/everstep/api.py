@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from everstep.backends.registry import open_backend
 from everstep.codec.frame import Compression, Framer
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
 from everstep.runtime.engine.leases import TTL_SECONDS
@@ -20,24 +21,35 @@ from everstep.runtime.steps.options import step as step
 from everstep.store.query import check_note, check_tags, check_text, to_meta
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
-    from datetime import timedelta
-
+    from everstep.async_store import AsyncStore
+    from everstep.backends.contract.core import Backend
     from everstep.config.settings import Settings
+    from everstep.durations import Duration
     from everstep.queues.enqueue import Enqueued, Queue
     from everstep.queues.live_workers import LiveWorker
     from everstep.queues.schedules import Missed
     from everstep.queues.schedules import Schedule as Scheduled
+    from everstep.queues.start_types import Enqueues, Starts
     from everstep.queues.stranded import Stranded
     from everstep.queues.worker import Worker
     from everstep.redact import Redactor
     from everstep.runtime.engine.journal_writer import Durability
     from everstep.runtime.engine.options import Replay
+    from everstep.runtime.hooks import Hook
     from everstep.runtime.limits.budget import Budget
+    from everstep.runtime.outcome import Outcome
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
+    from everstep.store.events.event import Event
     from everstep.store.retention.cleanup import Schedule
     from everstep.store.retention.retention import Retention
     from everstep.store.views import RunInfo
+
+S = TypeVar("S")
+O = TypeVar("O")  # noqa: E741 - an observer
+
+
+_NO_BACKEND: Any = None  # what `Store()` by hand has
 
 
 def _transactional(given: Any) -> Any:
@@ -52,6 +64,54 @@ provide(_transactional)
 class Store(EngineStore):
     """A store of durable runs and their states. Created by `everstep.open`; many threads may use it."""
 
+    def __init__(self, backend: Backend = _NO_BACKEND, **options: Any):
+        if not hasattr(backend, "commit"):
+            raise InvalidArgument(
+                f"a store is opened, not created: got everstep.Store({'' if backend is None else repr(backend)[:60]})",
+                remedy=f"Call everstep.open({repr(str(backend))[:60] if isinstance(backend, (str, os.PathLike)) else ''}).",
+            )
+        super().__init__(backend, **options)
+
+    def __dir__(self) -> list[str]:
+        """List the methods: the other attributes belong to the runtime."""
+        return [name for name in super().__dir__() if name[0] == "_" or hasattr(type(self), name)]
+
+    @overload
+    def run(
+        self,
+        id: str | None = None,
+        *,
+        state: dict[str, Any] | None = None,
+        workflow: str | None = None,
+        tags: Iterable[str] | str = (),
+        session: str | None = None,
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        durability: Durability | None = None,
+        policy: Policy | str | None = None,
+        budget: Budget | None = None,
+        timeout: Duration | None = None,
+        accept: Iterable[str] = (),
+    ) -> Run[dict[str, Any]]: ...
+
+    @overload
+    def run(
+        self,
+        id: str | None = None,
+        *,
+        state: S,
+        workflow: str | None = None,
+        tags: Iterable[str] | str = (),
+        session: str | None = None,
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        durability: Durability | None = None,
+        policy: Policy | str | None = None,
+        budget: Budget | None = None,
+        timeout: Duration | None = None,
+        accept: Iterable[str] = (),
+    ) -> Run[S]: ...
+
     def run(
         self,
         id: str | None = None,
@@ -65,14 +125,14 @@ class Store(EngineStore):
         durability: Durability | None = None,
         policy: Policy | str | None = None,
         budget: Budget | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         accept: Iterable[str] = (),
-    ) -> Run:
+    ) -> Run[Any]:
         """Open a run for writing: `with store.run("id") as run`, or `async with`. Creates the run, or continues it from its resume point.
 
         `state` is the initial value of a run without checkpoints, and is copied. workflow, tags, session, note and meta describe a new run.
-        `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` (seconds) say when the
-        run is stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
+        `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` say when the run is
+        stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
         """
         if self.mask is not None:
             note, meta = self.mask.text(note), self.mask.meta(meta)
@@ -85,7 +145,7 @@ class Store(EngineStore):
         }
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
-            return cast("Run", self._off(id, state))
+            return cast("Run[Any]", self._off(id, state))
         from everstep.runtime.engine.options import AttemptOptions
         from everstep.runtime.run import Run
 
@@ -101,26 +161,62 @@ class Store(EngineStore):
 
         return OffRun(None if id is None else check_id(id), state)
 
-    def start(
-        self,
-        workflow: Callable[..., Any],
-        /,
-        *args: Any,
-        id: str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Run a workflow with this input until it ends or has to wait; return an `Outcome`.
+    if TYPE_CHECKING:
 
-        If the id exists with the same workflow and input, the run continues, or its recorded outcome is returned; otherwise it is refused.
-        For an async workflow, return an awaitable if an event loop runs in this thread.
-        """
+        @property
+        def start(self) -> Starts:
+            """Run a workflow with this input until it ends or has to wait; return an `Outcome`."""
+
+        @property
+        def enqueue(self) -> Enqueues:
+            """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome."""
+
+    else:
+
+        def start(self, workflow, /, *args, id=None, **kwargs):  # type: ignore[no-untyped-def]
+            """Run a workflow with this input until it ends or has to wait; return an `Outcome`.
+
+            If the id exists with the same workflow and input, the run continues, or its recorded outcome is returned; otherwise it is refused.
+            For an async workflow, return an awaitable if an event loop runs in this thread.
+            """
+            return self._start(workflow, args, kwargs, id)
+
+        def enqueue(  # type: ignore[no-untyped-def]
+            self, workflow, /, *args, id=None, queue="default", priority=0, delay=None, key=None, dedupe=None, connection=None, **kwargs
+        ):
+            """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome.
+
+            Give the name of a workflow that this process does not define. Workers take the runs of a `queue` by priority, higher first, then
+            the longest ready; `delay` is in seconds, a timedelta, or a text such as "30s". `store.limit` sets limits per `key`. If an
+            unfinished run of the queue has the same `dedupe`, that run is returned and no second one is created. Inside a run this is a step,
+            which a replay does not repeat. With your own `connection` to the store's database, or to a SQLite file, the run is enqueued when
+            your transaction commits.
+            """
+            return self._enqueue(workflow, args, kwargs, id, (queue, priority, key, dedupe), delay, connection)
+
+    def _start(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
         from everstep.runtime import workflow as flows
 
         if not self.enabled:
             return flows.call_plain(workflow, args, kwargs, id)
         return flows.start(self, workflow, args, kwargs, id, {})
 
-    def wait(self, run_id: str, timeout: float | None = None) -> Any:
+    def _enqueue(
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        id: str | None,
+        task: tuple[Any, ...],
+        delay: Any,
+        connection: Any,
+    ) -> Enqueued[Any]:
+        from everstep.backends.contract.queues import Task
+        from everstep.queues import enqueue as queueing
+
+        return queueing.enqueue(self, workflow, args, kwargs, id, Task(*task), delay, connection)
+
+    def wait(self, run_id: str, timeout: Duration | None = None) -> Outcome[Any]:
         """Wait until a run has ended, in whichever process; return its `Outcome`. After `timeout` seconds, return that of an unfinished run.
 
         Does not execute the run, and blocks this thread. In asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
@@ -129,31 +225,14 @@ class Store(EngineStore):
 
         return wait(self, run_id, timeout)
 
-    def enqueue(
-        self,
-        workflow: Callable[..., Any] | str,
-        /,
-        *args: Any,
-        id: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        delay: float | timedelta | None = None,
-        key: str | None = None,
-        dedupe: str | None = None,
-        connection: Any = None,
-        **kwargs: Any,
-    ) -> Enqueued:
-        """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome.
+    def outcome(self, run_id: str) -> Outcome[Any]:
+        """Return the outcome of a run now, whether it has ended or not and whichever process runs it: status, result, error and input.
 
-        Give the name of a workflow that this process does not define. Workers take the runs of a `queue` by priority, higher first, then
-        the longest ready; `delay` is in seconds. `store.limit` sets limits per `key`. If an unfinished run of the queue has the same `dedupe`,
-        that run is returned and no second one is created. Inside a run this is a step, which a replay does not repeat.
-        With your own `connection` to the store's database, or to a SQLite file, the run is enqueued when your transaction commits.
+        Reads only: it waits for nothing and executes nothing.
         """
-        from everstep.backends.contract.queues import Task
-        from everstep.queues import enqueue as queueing
+        from everstep.runtime.outcome import outcome_of
 
-        return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
+        return outcome_of(self, run_id)
 
     def enqueue_many(
         self,
@@ -163,8 +242,8 @@ class Store(EngineStore):
         workflow: Callable[..., Any] | str | None = None,
         queue: str = "default",
         priority: int = 0,
-        delay: float | timedelta | None = None,
-    ) -> list[Enqueued]:
+        delay: Duration | None = None,
+    ) -> list[Enqueued[Any]]:
         """Enqueue many runs in one transaction, all or none; return an `Enqueued` for each item, in order.
 
         An item is a dict with the arguments of `enqueue`: workflow, args (a list), kwargs (a dict), id, queue, priority, delay, key and
@@ -175,7 +254,7 @@ class Store(EngineStore):
         return enqueue_many(self, items, workflow, queue, priority, delay)
 
     def limit(
-        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
+        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, Duration] | None = None
     ) -> None:
         """Limit how many runs of a queue, and of one key in it, may run at once; `rate=(100, 60)`: how many may be taken in how many seconds.
 
@@ -269,9 +348,9 @@ class Store(EngineStore):
         replay: Replay = "normal",
         accept: Iterable[str] = (),
         budget: Budget | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         anyway: bool = False,
-    ) -> Any:
+    ) -> Outcome[Any]:
         """Continue a run of a workflow; finished steps are not run again. Return an `Outcome`.
 
         `from_step` forks the run before that step and runs from there. `replay` is normal, validate (run all steps again, write nothing,
@@ -280,9 +359,8 @@ class Store(EngineStore):
         """
         from everstep.runtime import workflow as flows
 
-        return flows.resume(
-            self, run_id, from_step, replay, anyway, {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
-        )
+        options = {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
+        return cast("Outcome[Any]", flows.resume(self, run_id, from_step, replay, anyway, options))
 
     def can_resume(self, run_id: str) -> Resumable:
         """Check whether `resume` would continue a run in this process now; the result has the reasons if not."""
@@ -338,7 +416,7 @@ class Store(EngineStore):
 
         control.retry(self, run_id, step)
 
-    def wake(self, limit: int | None = None) -> list[Any]:
+    def wake(self, limit: int | None = None) -> list[Outcome[Any]]:
         """Resume every run that is due: its deadline has come, its gate was answered, or it is to be retried; return the outcomes."""
         from everstep.runtime.waits import control
 
@@ -350,16 +428,22 @@ class Store(EngineStore):
 
         return control.due(self)
 
-    def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: float | None = 0.5) -> Any:
+    @overload
+    def on(self, event: str, /, *, priority: int = 0, timeout: Duration | None = 0.5) -> Callable[[Callable[[Event], Any]], Hook]: ...
+
+    @overload
+    def on(self, event: str, function: Callable[[Event], Any], /, *, priority: int = 0, timeout: Duration | None = 0.5) -> Hook: ...
+
+    def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: Duration | None = 0.5) -> Any:
         """Call a function with an `Event` when something happens: `store.on("after_step", print)`. Also a decorator.
 
-        Hooks with a higher priority are called first. A hook that fails or takes longer than `timeout` seconds never fails a save.
+        Hooks with a higher priority are called first. A hook that fails or takes longer than `timeout` never fails a save.
         """
         if function is None:
             return lambda f: self.on(event, f, priority=priority, timeout=timeout)
-        return self.hook_registry.add(event, function, priority=priority, timeout=timeout)
+        return self.hook_registry.add(event, function, priority=priority, timeout=to_seconds(timeout, "timeout"))
 
-    def observe(self, observer: Any) -> Any:
+    def observe(self, observer: O) -> O:
         """Call an object's `begin(span)` and `end(span)`, in the same thread or task, when an attempt, a step, the commit of a
         checkpoint or a wait at a gate begins and ends; return the object. For metrics and tracing: keep it fast, a run waits for it.
 
@@ -372,7 +456,7 @@ class Store(EngineStore):
         """Stop calling an observer."""
         self.observers.remove(observer)
 
-    def hooks(self) -> list[Any]:
+    def hooks(self) -> list[Hook]:
         """Return all hooks, with their statistics."""
         return self.hook_registry.registered()
 
@@ -385,10 +469,10 @@ class Store(EngineStore):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    async def __aenter__(self) -> Any:
-        from everstep.runtime.aio import AsyncStore
+    async def __aenter__(self) -> AsyncStore:
+        from everstep.async_store import AsyncStore
 
-        return AsyncStore(self, self.run, self.start, self.resume, self.wait)
+        return AsyncStore(self)
 
     async def __aexit__(self, *problem: Any) -> None:
         import asyncio
@@ -437,7 +521,7 @@ def open(
     enabled: bool = _UNSET,
     durability: Durability = _UNSET,
     budget: Budget | None = _UNSET,
-    timeout: float | None = _UNSET,
+    timeout: Duration | None = _UNSET,
     retention: Retention | Mapping[str, Any] | None = _UNSET,
     schedule: Schedule = _UNSET,
     protect: Iterable[str] | str = _UNSET,
@@ -511,7 +595,7 @@ def _open(
     enabled: bool = True,
     durability: Durability = "sync",
     budget: Budget | None = None,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     retention: Retention | Mapping[str, Any] | None = None,
     schedule: Schedule = "manual",
     protect: Iterable[str] | str = (),

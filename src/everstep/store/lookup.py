@@ -12,6 +12,7 @@ from everstep.records import Kind, Record
 from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
+from everstep.store.store import fork_before as before
 from everstep.store.views import RunInfo
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def started_with(store: BaseStore, run: str) -> dict[str, Any]:
 
 def fork_before(store: BaseStore, run: str, step: str) -> str:
     """Fork a workflow's run just before one of its steps; return the id of the fork."""
-    return store.fork_before(find_run(store.backend, run), step).id
+    return before(store, find_run(store.backend, run), step).id
 
 
 def attempts(store: BaseStore, run: str) -> set[int]:

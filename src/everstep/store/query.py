@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.query_semantics import fits_run
@@ -18,6 +18,9 @@ from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
 from everstep.store.views import Checkpoint, Page, RunInfo
 
+if TYPE_CHECKING:
+    from typing import TypedDict
+
 _MOST = 10_000
 RESERVED = "$"
 MAX_POSITION = 2**63 - 1
@@ -27,6 +30,30 @@ Time = datetime | float | int
 
 _COMMON = ("tag", "note", "meta", "since", "until", "oldest_first", "after", "limit")
 FILTERS = {"runs": ("status", "workflow", "session", "parent", "prefix", *_COMMON), "checkpoints": _COMMON}
+
+
+if TYPE_CHECKING:
+
+    class CheckpointFilters(TypedDict, total=False):
+        """The filters of `Store.checkpoints`."""
+
+        tag: str | Iterable[str]
+        note: str | None
+        meta: Mapping[str, Any] | None
+        since: datetime | float | None
+        until: datetime | float | None
+        oldest_first: bool
+        limit: int | None
+        after: int | None
+        status: str | None
+        workflow: str | None
+        session: str | None
+        parent: str | None
+
+    class RunFilters(CheckpointFilters, total=False):
+        """The filters of `Store.runs`."""
+
+        prefix: str | None
 
 
 def make_query(what: str, **filters: Any) -> Query:

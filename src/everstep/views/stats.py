@@ -95,7 +95,7 @@ def count(store: Store, since: datetime | float | None, most: int, progress: Cal
     largest: list[tuple[int, str]] = []
     after = None
     while True:
-        page = store.runs(limit=_PAGE, after=after, **({} if since is None else {"since": since}))
+        page = store.runs(limit=_PAGE, after=after, since=since)
         for run in page:
             out.statuses[run.status] += 1
             out.checkpoints += run.checkpoints

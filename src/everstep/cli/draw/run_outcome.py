@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everstep.cli import exit_codes
 from everstep.cli.app import App
@@ -37,7 +37,7 @@ def driving(app: App, modules: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def tell(app: App, outcome: Outcome, modules: Sequence[str] = ()) -> int:
+def tell(app: App, outcome: Outcome[Any], modules: Sequence[str] = ()) -> int:
     """Print an outcome; return the exit code. `modules` define its workflow, so the hint to resume it names them."""
     code = exit_codes.FOUND if outcome.report.differences else _CODES.get(outcome.status, exit_codes.FAILED)
     if app.out.as_json:
@@ -52,7 +52,7 @@ def tell(app: App, outcome: Outcome, modules: Sequence[str] = ()) -> int:
     return code
 
 
-def _say(app: App, outcome: Outcome, modules: Sequence[str]) -> None:
+def _say(app: App, outcome: Outcome[Any], modules: Sequence[str]) -> None:
     colour = app.out.colour_of(outcome.status)
     error = (
         ""

@@ -40,6 +40,7 @@ from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
+from everstep.store.journal.steps import address_named
 from everstep.store.load import checked_from
 from everstep.store.query import check_text, to_us
 from everstep.store.refs import find_run, verified
@@ -207,7 +208,7 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
-    address = _address(step)
+    address = address_named(step)
     if _newest(store, row, address) == SUCCEEDED:
         raise InvalidArgument(
             f"step {address} of run {row.id!r} already has a result", remedy="Fork before it: store.resume(run, from_step=...)."
@@ -219,7 +220,7 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
 def retry(store: EngineStore, run_id: str, step: str) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
-    address = _address(step)
+    address = address_named(step)
     status = _newest(store, row, address)
     if status is None:
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="See store.steps(run_id).")
@@ -239,13 +240,6 @@ def retry(store: EngineStore, run_id: str, step: str) -> None:
     for failed in (*around, address):  # a step inside another one is called only if that runs again
         if _newest(store, row, failed) == FAILED:
             post(store, row, f"again:{failed}", None, None, "nothing")
-
-
-def _address(step: str) -> str:
-    """Return the address that a name means: its first use."""
-    if not isinstance(step, str) or not step:
-        raise InvalidArgument(f"step must be a name or an address, got {step!r:.60}", remedy="store.steps(run_id) shows the addresses.")
-    return step if "#" in step or "@" in step else f"{step}#0"
 
 
 def _newest(store: EngineStore, row: RunRow, address: str) -> str | None:

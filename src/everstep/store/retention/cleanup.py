@@ -105,7 +105,7 @@ class Cleaner:
     def _pruner(self, given: Given, without: Collection[str] = ()) -> Pruner:
         return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
 
-    def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[Sequence[RunRow]], set[bytes]]) -> Cleaned:
+    def clean(self, given: Given, dry_run: bool, seconds: Any, delete: Callable[[Sequence[RunRow]], set[bytes]]) -> Cleaned:
         """Do a complete clean-up. `delete` removes runs and returns the keys of the deleted ones."""
         pace = Pace(None, seconds)
         policies = self._policies(given)
