@@ -193,7 +193,7 @@ def workflow(
     policy   when checkpoints are made automatically: every(steps=5), on("llm"), or their text
     retry    how `store.wake()` and workers resume a run that failed: a Retry, or a number of attempts
     budget   the limits of each run: Budget(tokens=50_000)
-    timeout  of each attempt at a run: seconds, a timedelta, or a text such as "30s"
+    timeout  of each attempt at a run: seconds, a timedelta, or a string such as "30s"
     """
 
     def made(function: Callable[..., Any]) -> AnyWorkflow:

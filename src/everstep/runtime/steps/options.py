@@ -156,7 +156,7 @@ def step(
     name           of the step; by default the name of the function
     key            identifies each call instead of its turn
     retry          a Retry, or a number of attempts
-    timeout        of each attempt: seconds, a timedelta, or a text such as "30s"
+    timeout        of each attempt: seconds, a timedelta, or a string such as "30s"
     kind           "llm", "tool" or your own word, for policies
     at_most_once   record that the step begins, and ask at a gate if a process died inside it
     ignore         names of parameters that do not count as input
