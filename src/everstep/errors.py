@@ -133,7 +133,7 @@ class InvalidConfig(InvalidArgument):
     """A setting is invalid."""
 
     code = "E105"
-    remedy = "Correct the setting. `everstep config show` lists all keys."
+    remedy = "Correct the setting. `everstep config validate` lists all errors of a file; docs/configuration.md lists all keys."
 
     def __init__(
         self, message: str | None = None, location: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,

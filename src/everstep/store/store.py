@@ -242,12 +242,14 @@ class BaseStore:
         """
         return self._cleaner().gc(dry_run, compact, progress)
 
-    def cleanup(self, retention: Given = None, *, dry_run: bool = False, seconds: Duration | None = None) -> Cleaned:
+    def cleanup(
+        self, retention: Given = None, *, dry_run: bool = False, seconds: Duration | None = None, progress: Progress | None = None
+    ) -> Cleaned:
         """Delete ended runs as their retention says; prune, gc, and return the space. The store records when this was done.
 
         After `seconds` it stops, and the next clean-up continues.
         """
-        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many)
+        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many, progress)
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Store a retention: for every run, for those of a workflow, or for one run. None removes it."""
@@ -270,11 +272,11 @@ class BaseStore:
 
         return Cleaner(self.backend, self.framer, self.retention, self.protect)
 
-    def upgrades(self, all_checkpoints: bool = False) -> list[Upgrade]:
+    def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
         from everstep.store.upgrades import upgrades
 
-        return upgrades(self.backend, all_checkpoints)
+        return upgrades(self.backend, all_checkpoints, progress)
 
     def steps(self, run_id: str) -> list[Step]:
         """Return the recorded steps of a run, failed attempts too, in the order in which they ended."""

@@ -50,7 +50,7 @@ def command(
 
     Example: everstep enqueue flows.py:order tea --queue shop --delay 10min
     """
-    app.import_modules((*app.imports(), *modules))
+    app.import_all(modules)
     if batch:
         return _enqueue_batch(app, workflow, bool(arguments or run_id or wait), options)
     if workflow is None:
