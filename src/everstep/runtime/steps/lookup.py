@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from everstep.codec.values import hook, pack
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, Reentered
 from everstep.runtime.steps.options import shape_of
 from everstep.runtime.steps.ticket import Ticket, Turn
 from everstep.store.journal.entries import FAILED, RUNNING, StepEntry
@@ -38,6 +38,8 @@ def input_bytes(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     try:
         if not kwargs:
             return pack([*args], hook)  # the same bytes, without a name for errors: every step comes here
+    except Reentered:
+        raise
     except (TypeError, ValueError, RecursionError, EverstepError):
         pass
     try:
