@@ -251,10 +251,10 @@ def test_a_run_is_usable_only_inside_its_block(store: everstep.Store) -> None:
         run.checkpoint()
         with pytest.raises(InvalidArgument):
             run.__enter__()
-    for use in (lambda: run.checkpoint(), lambda: run.flush(), lambda: run.number):
+    for use in (lambda: run.checkpoint(), lambda: run.flush(), lambda: run.step("s", int)):
         with pytest.raises(RunClosed):
             use()
-    assert (run.id, run.state) == ("r", {})  # both can still be read
+    assert (run.id, run.state, run.number) == ("r", {}, 1)  # they can still be read
 
 
 def test_a_run_open_in_this_store_cannot_be_opened_again(store: everstep.Store) -> None:
