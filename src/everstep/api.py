@@ -210,7 +210,7 @@ class Store(EngineStore):
             """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome.
 
             Give the name of a workflow that this process does not define. Workers take the runs of a `queue` by priority, higher first, then
-            the longest ready; `delay` is in seconds, a timedelta, or a text such as "30s". `store.limit` sets limits per `key`. If an
+            the longest ready; `delay` is in seconds, a timedelta, or a string such as "30s". `store.limit` sets limits per `key`. If an
             unfinished run of the queue has the same `dedupe`, that run is returned and no second one is created. Inside a run this is a step,
             which a replay does not repeat. With your own `connection` to the store's database, or to a SQLite file, the run is enqueued when
             your transaction commits.

@@ -1,4 +1,4 @@
-"""Durations as programs write them: seconds, a `timedelta`, or a text such as "30s", "15min", "2h", "3d" or "1w". No I/O."""
+"""Durations as programs write them: seconds, a `timedelta`, or a string such as "30s", "15min", "2h", "3d" or "1w". No I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = {
 
 
 def to_seconds(given: Any, what: str) -> Any:
-    """Return a duration in seconds; anything that is not a text or a timedelta as it is, for the caller to check."""
+    """Return a duration in seconds; anything that is not a string or a timedelta as it is, for the caller to check."""
     kind = type(given)
     if kind is float or kind is int or given is None:
         return given
@@ -34,7 +34,7 @@ def _parsed(text: str, what: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
     if found is None or found[2] not in _SECONDS:
         raise InvalidArgument(
-            f'{what} must be seconds, a timedelta, or a text such as "30s", got {text!r:.60}',
+            f'{what} must be seconds, a timedelta, or a string such as "30s", got {text!r:.60}',
             remedy='Units: ms, s, min, h, d and w, as in "1.5h".',
         )
     return float(found[1]) * _SECONDS[found[2]]

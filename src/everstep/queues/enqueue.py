@@ -209,7 +209,7 @@ def stored_input(store: EngineStore, function: Any, args: tuple[Any, ...], kwarg
 
 
 def check_queue(name: Any) -> str:
-    return check_tag(name, "name of a queue")
+    return check_tag(name, "queue name")
 
 
 def check_task(task: Task) -> Task:
@@ -255,7 +255,7 @@ def enqueue_order(store: EngineStore, order: Order, id: str) -> Enqueued[Any]:
 
 
 def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
-    """Raise if the id belongs to a run of another workflow or with another input."""
+    """Raise if the id belongs to a run of another workflow or has a different input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
         raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")

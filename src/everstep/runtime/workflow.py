@@ -196,7 +196,7 @@ def workflow(
     policy   when checkpoints are made automatically: every(steps=5), on("llm"), or their text
     retry    how `store.wake()` and workers resume a run that failed: a Retry, or a number of attempts
     budget   the limits of each run: Budget(tokens=50_000)
-    timeout  of each attempt at a run: seconds, a timedelta, or a text such as "30s"
+    timeout  of each attempt at a run: seconds, a timedelta, or a string such as "30s"
     """
 
     def made(function: Callable[..., Any]) -> AnyWorkflow:
@@ -333,7 +333,7 @@ def refuse_other(
         raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
-            f"run {row.id!r} of {flow.name} was started with another input",
+            f"run {row.id!r} of workflow {flow.name!r} was started with a different input",
             remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",
         )
 

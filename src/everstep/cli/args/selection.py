@@ -37,7 +37,7 @@ def several(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tag", multiple=True, help="All runs with this tag; repeatable"),
         click.option("--session", metavar="NAME", help="All runs of this session"),
         click.option("--where", multiple=True, metavar="KEY=VALUE", help="All runs with this metadata; repeatable"),
-        click.option("--since", type=MOMENT, help="All runs that began since: 2h, 3d, yesterday, 2026-11-15"),
+        click.option("--since", type=MOMENT, help="All runs that began after this time: 2h, 3d, yesterday, 2026-11-15"),
         click.option("--until", type=MOMENT, help="All runs that began before this time"),
         click.option("--yes", "-y", is_flag=True, help="Do not ask"),
     )

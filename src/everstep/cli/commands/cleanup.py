@@ -22,7 +22,7 @@ from everstep.views.upkeep import cleanup_view
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be dropped, and why")
 @click.option("--yes", "-y", is_flag=True, help="Delete runs without asking")
 def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: Any) -> int:
-    """Delete ended runs, prune and gc, by the options or else by the store's retention
+    """Delete ended runs, prune and gc, according to the options or the store's retention
 
     Example: everstep cleanup --keep-last 20 --dry-run
     """

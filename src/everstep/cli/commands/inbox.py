@@ -25,7 +25,7 @@ from everstep.views.run import GateView, inbox
 def command(app: App, limit: int, where: tuple[str, ...], **filters: Any) -> None:
     """List the open gates of all runs, the oldest runs first
 
-    A gate whose answer is recorded is not listed, even if its run was not resumed yet.
+    A gate whose answer is recorded is not listed, even if its run has not been resumed yet.
 
     Example: everstep inbox --workflow order
     """

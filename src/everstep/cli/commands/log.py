@@ -26,7 +26,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 @make("log")
 @click.argument("run", type=RUN, default="@last")
 @click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of entries to print, the newest"
+    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of newest entries to print"
 )
 @click.option("--all", "everything", is_flag=True, help="Print all entries")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new entries until the run has ended")
@@ -34,7 +34,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 def command(app: App, run: str, limit: int, everything: bool, follow: bool, graph: str | None) -> None:
     """Print the timeline of RUN: steps, attempts, checkpoints, gates, forks
 
-    Without RUN, it is the run that was written last.
+    Without RUN, print the run that was written last.
 
     Example: everstep log o1 --follow
     """

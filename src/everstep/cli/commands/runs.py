@@ -40,7 +40,7 @@ _GROUPS = {
 @click.option("--queue", type=QUEUE, help="Show only runs of this queue, and whether they are ready")
 @click.option("--note", help="Show only runs whose note contains this text")
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Show only runs with this metadata; repeatable")
-@click.option("--since", type=MOMENT, help="Show only runs that began since: 2h, 3d, yesterday, 2026-11-15")
+@click.option("--since", type=MOMENT, help="Show only runs that began after this time: 2h, 3d, yesterday, 2026-11-15")
 @click.option("--until", type=MOMENT, help="Show only runs that began before this time")
 @click.option("--oldest-first", is_flag=True, help="Sort oldest first")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Number of runs to show")

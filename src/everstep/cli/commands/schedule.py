@@ -1,4 +1,4 @@
-"""`everstep schedule`: enqueue a workflow at the times of a cron expression; any worker fires it."""
+"""`everstep schedule`: enqueue a workflow on a cron schedule; any worker fires it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from everstep.views.stats import StatsView, stats
 
 
 @make("stats")
-@click.option("--since", type=MOMENT, help="Count only runs that began since: 2h, 3d, yesterday, 2026-11-15")
+@click.option("--since", type=MOMENT, help="Count only runs that began after this time: 2h, 3d, yesterday, 2026-11-15")
 @click.option(
     "--runs",
     "most",

@@ -110,7 +110,7 @@ def _find(ticket: Ticket) -> None:
 
 
 def is_other_input(ticket: Ticket, step: StepEntry) -> bool:
-    """Whether a recorded step had another input than this call."""
+    """Whether a recorded step had a different input from this call."""
     if not step.digest or step.digest == ticket.digest or not ticket.digest or step.status == RUNNING:
         return False
     return ticket.address not in ticket.run.options.accept and not _same_call(ticket, step.digest)

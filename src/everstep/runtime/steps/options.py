@@ -156,7 +156,7 @@ def step(
     name           of the step; by default the name of the function
     key            identifies each call instead of its turn
     retry          a Retry, or a number of attempts
-    timeout        of each attempt: seconds, a timedelta, or a text such as "30s"
+    timeout        of each attempt: seconds, a timedelta, or a string such as "30s"
     kind           "llm", "tool" or your own word, for policies
     at_most_once   record that the step begins, and ask at a gate if a process died inside it
     ignore         names of parameters that do not count as input
@@ -208,7 +208,7 @@ def shape_of(function: Any, options: StepOptions) -> Any:
 def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:
     strange = [name for name in ignore if name not in inspect.signature(function).parameters] if ignore else []
     if strange:
-        raise InvalidArgument(f"ignore must name parameters of {function!r:.60}, got {strange!r}")
+        raise InvalidArgument(f"ignore must name parameters of {getattr(function, '__name__', function)!s:.60}, got {strange!r}")
 
 
 def name_for(function: Any, options: StepOptions) -> str:

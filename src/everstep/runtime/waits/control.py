@@ -61,7 +61,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             remedy="Check the name. To answer a gate before the run reaches it: store.answer(..., early=True).",
         )
     if row.status == Status.CANCELLED and (found is None or not found.answered):
-        raise NotFound(f"run {row.id!r} is cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
+        raise NotFound(f"run {row.id!r} was cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
     if found is not None and found.cancelled:
         raise AlreadyAnswered(
             f"the program cancelled gate {address!r} of run {row.id!r}; the answer was not recorded",
@@ -74,7 +74,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             f"gate {address!r} of run {row.id!r} was already answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
         )
     if row.status in _OVER:
-        raise NotFound(f"run {row.id!r} is {row.status} and has no open gate")
+        raise NotFound(f"run {row.id!r} has ended ({row.status}) and has no open gate")
     if found is not None and found.schema is not None:
         value = plain_of(value)
     if store.mask is not None:
