@@ -82,6 +82,7 @@ _CHECKS = ((TAGS, "tag_checks"), (MESSAGES, "message_checks"), (PRUNED, "pruned_
 _DROPS = ((TAGS, "drop_tags"), (MESSAGES, "drop_messages"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
 _QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
 _NEEDS = {"property": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
+_NONE_WAITING = Committed(0)
 _INDEXED = {Kind.ATTACHED.value: ATTACHED, Kind.GATE.value: GATES, Kind.ANSWER.value: GATES}
 _KNOWN_RUNS = 10_000
 _MAX_RUNS = 1 << 32
@@ -214,7 +215,9 @@ class Transaction:
         if commit.read or commit.messages or commit.task is not None or (was is not None and _may_move(run, was)):
             self.settle(pk, run)
         waiting = self._messages.get(pk)
-        return Committed(self._count_messages(pk) if waiting is None else waiting)
+        if waiting is None:
+            waiting = self._count_messages(pk)
+        return Committed(waiting) if waiting else _NONE_WAITING
 
     def _gather(self, pk: int, commit: Commit) -> None:
         """Collect the rows of a commit besides its run row."""

@@ -151,10 +151,10 @@ def over_budget(ticket: Ticket) -> Interrupted:
 def succeeded(ticket: Ticket, result: Any) -> None:
     """Prepare the record of a result. If it cannot be stored, the step fails, which is recorded and raised."""
     run = ticket.run
-    mask = run.mask
+    mask, name = run.mask, f"result of {ticket.address}"
     try:
-        kept = result if mask is None else mask(result, f"result of {ticket.address}")
-        form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.wrap)
+        kept = result if mask is None else mask(result, name)
+        form, data, chunks = result_body(kept, name, run.store.framer.wrap)
     except EverstepError as error:
         ticket.undo(error)
         failed(ticket, error, final=True)
