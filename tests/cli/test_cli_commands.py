@@ -80,7 +80,7 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "verify": (("--depth", "full"), r"\A\Z", r"all good: 7 runs, \d+ records, \d+ chunks", r"all good: 7 runs"),
     "repair": ((".everstep/store.db", "new.db"), r"7 runs", r"\A\Z", r"7 runs"),
     "doctor": ((), r"✓ engine: SQLite .*\n(.*\n)*! verify: never verified", r"\A\Z", r"! verify: never verified"),
-    "migrate": ((), r"\A\Z", r"The store already has format \d+, the one of this version", r"the one of this version"),
+    "migrate": ((), r"\A\Z", r"The store already has format \d+, the current format", r"the current format"),
     "config": (("show", "store"), r"store ", r"\A\Z", r"store "),
     "completion": (("bash",), r"_everstep_completion", r"To install it permanently: eval", r"_everstep_completion"),
     "help": (("runs",), r"\AUsage: everstep runs ", r"\A\Z", r"\AUsage: everstep runs "),

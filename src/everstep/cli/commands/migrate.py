@@ -33,7 +33,7 @@ def command(app: App, dry_run: bool) -> int:
     if app.out.as_json:
         app.out.data("migrate", {"from": before, "to": after, "dry_run": dry_run, "types_to_upgrade": upgrades})
     elif before == after:
-        app.out.say(f"The store already has format {after}, the one of this version.")
+        app.out.say(f"The store already has format {after}, the current format.")
     else:
         app.out.say(f"{'Would migrate' if dry_run else 'Migrated'} the store from format {before} to format {after}.")
     if upgrades:

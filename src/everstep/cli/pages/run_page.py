@@ -9,7 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.draw import queue_text
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe, size
-from everstep.cli.draw.values import shown
+from everstep.cli.draw.values import answers, shown
 from everstep.cli.pages.checkpoint_page import used_words
 from everstep.cli.pages.value_words import call_words, value_words
 from everstep.views.json import to_json
@@ -89,8 +89,8 @@ def _gates(app: App, run: RunView, gates: Sequence[GateView]) -> None:
     for gate in gates:
         app.out.line()
         app.out.prose(f"waits at gate {safe(gate.gate)}: {cell(gate.ask or '', 400)}")
-        if gate.choices:
-            app.out.prose(f"  one of {', '.join(shown(choice, 60) for choice in gate.choices)}")
+        if named := answers(gate.schema, 60):
+            app.out.prose(f"  one of {', '.join(named)}")
         if app.out.terminal:
             app.out.prose(f"  everstep answer {safe(quote(run.id))} {safe(quote(gate.gate))} VALUE", "dim")
 
