@@ -40,7 +40,7 @@ def example(schema: Any) -> str:
 
 
 def _is_text(typed: str) -> bool:
-    """Return whether the command line takes this for text as it stands: not for JSON, a file or an option."""
+    """Return whether the command line reads this as text, and not as JSON, a file or an option."""
     try:
         json.loads(typed)
     except ValueError:

@@ -59,8 +59,14 @@ def _about(app: App, run: RunView, checkpoints: Sequence[CheckpointView]) -> lis
         ("began", app.out.when(run.created_at)),
         ("updated", app.out.when(run.updated_at) + (", open in a process" if run.open else "")),
         ("stored", size(run.stored_bytes)),
-        ("used", used_words(checkpoints[0].used) if checkpoints else ""),
+        ("used", _used(run, checkpoints[0]) if checkpoints else ""),
     ]
+
+
+def _used(run: RunView, newest: CheckpointView) -> str:
+    """Describe what a run has used. A run that is at work, or was cut off, may have used more since its newest checkpoint."""
+    words = used_words(newest.used)
+    return f"{words} until @{newest.number}" if words and run.status in ("running", "crashed", "interrupted") else words
 
 
 def _further(app: App, run: RunView, is_queued: bool) -> list[tuple[str, str]]:
