@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from everstep.api import Store, open
     from everstep.async_store import AsyncStore
     from everstep.codec.kinds import Unknown, register
+    from everstep.codec.opaque import Opaque
     from everstep.errors import EverstepError, NonDeterminism, StepFailed, Waiting
+    from everstep.ids import quote, unquote
     from everstep.redact import Redactor
     from everstep.runtime.aio import AsyncRun
+    from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.limits.policy import every, manual, off, on
@@ -43,6 +46,7 @@ __all__ = [
     "Decision",
     "EverstepError",
     "NonDeterminism",
+    "Opaque",
     "Outcome",
     "Redactor",
     "Retention",
@@ -54,16 +58,19 @@ __all__ = [
     "Unknown",
     "Waiting",
     "current",
+    "drives",
     "every",
     "gate",
     "manual",
     "off",
     "on",
     "open",
+    "quote",
     "register",
     "repair",
     "sleep",
     "step",
+    "unquote",
     "workflow",
 ]
 _WHERE = {
@@ -78,6 +85,7 @@ _WHERE = {
     "Decision": "agents.decision",
     "EverstepError": "errors",
     "NonDeterminism": "errors",
+    "Opaque": "codec.opaque",
     "Outcome": "runtime.outcome",
     "Redactor": "redact",
     "Retention": "store.retention.retention",
@@ -89,16 +97,19 @@ _WHERE = {
     "Unknown": "codec.kinds",
     "Waiting": "errors",
     "current": "runtime.engine.context",
+    "drives": "runtime.drivers",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",
     "manual": "runtime.limits.policy",
     "off": "runtime.limits.policy",
     "on": "runtime.limits.policy",
     "open": "api",
+    "quote": "ids",
     "register": "codec.kinds",
     "repair": "store.repair.repair",
     "sleep": "runtime.waits.gates",
     "step": "api",
+    "unquote": "ids",
     "workflow": "runtime.workflow",
 }
 

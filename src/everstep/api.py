@@ -18,7 +18,7 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
-from everstep.store.query import check_note, check_tags, check_text, to_meta
+from everstep.store.query import check_tags, run_fields
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.async_store import AsyncStore
@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.runtime.engine.options import Replay
     from everstep.runtime.hooks import Hook
     from everstep.runtime.limits.budget import Budget
+    from everstep.runtime.lines.line import Line
+    from everstep.runtime.lines.together import Together
     from everstep.runtime.outcome import Outcome
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
@@ -134,15 +136,7 @@ class Store(EngineStore):
         `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` say when the run is
         stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
         """
-        if self.mask is not None:
-            note, meta = self.mask.text(note), self.mask.meta(meta)
-        fields = {
-            "workflow": check_text(workflow, "workflow"),
-            "session": check_text(session, "session"),
-            "tags": check_tags(tags),
-            "note": check_note(note),
-            "meta": to_meta(meta),
-        }
+        fields = run_fields(self.mask, workflow, session, tags, note, meta)
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
             return cast("Run[Any]", self._off(id, state))
@@ -154,6 +148,35 @@ class Store(EngineStore):
         mode = AttemptOptions(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
         chosen_durability = self.durability if durability is None else durability
         return Run(self, self.keeper, id, state, chosen_durability, fields, mode, follows=policy is None)
+
+    def line(
+        self,
+        id: str,
+        *,
+        state: Any = None,
+        workflow: str | None = None,
+        session: str | None = None,
+        tags: Iterable[str] | str = (),
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Line:
+        """Open a run for appending without a lease, for frameworks that drive their own loops. Writes nothing.
+
+        `state` is the initial value of a run without checkpoints, and is copied. workflow, session, tags, note and meta describe a new run,
+        which the first append creates. A run that is written only like this waits; `store.drives` says who resumes it.
+        """
+        from everstep.runtime.lines.line import Line
+
+        return Line(self, check_id(id), state, run_fields(self.mask, workflow, session, tags, note, meta))
+
+    def together(self) -> Together:
+        """Write the appends of several lines in one commit, at the end of the block: `with store.together(): ...`. All are made, or none.
+
+        What is appended inside cannot be read before the end. Also `async with`.
+        """
+        from everstep.runtime.lines.together import Together
+
+        return Together(self)
 
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
@@ -361,6 +384,12 @@ class Store(EngineStore):
 
         options = {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
         return cast("Outcome[Any]", flows.resume(self, run_id, from_step, replay, anyway, options))
+
+    def drives(self, workflow: str, function: Any = None, /) -> Any:
+        """Make `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
+        from everstep.runtime.drivers import drives
+
+        return drives(workflow, function)
 
     def can_resume(self, run_id: str) -> Resumable:
         """Check whether `resume` would continue a run in this process now; the result has the reasons if not."""

@@ -9,25 +9,32 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast, overload
 
 from everstep.api import Store
+from everstep.ids import check_id
 from everstep.queues.awaiting import check_timeout
 from everstep.runtime.aio import StoreBehind
 from everstep.runtime.workflow import as_workflow, workflow_of
+from everstep.store.query import run_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from everstep.durations import Duration
     from everstep.queues.start_types import AsyncEnqueues, AsyncStarts
     from everstep.runtime.engine.options import Replay
     from everstep.runtime.limits.budget import Budget
+    from everstep.runtime.lines.async_line import AsyncLine
     from everstep.runtime.outcome import Outcome
     from everstep.store.repair.salvage import Salvaged
+    from everstep.store.views import Checkpoint
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+_AT_ONCE = 16
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -42,6 +49,13 @@ def _awaited(method: Callable[Concatenate[Store, P], R]) -> Callable[Concatenate
     return call
 
 
+async def _walked(walk: Iterator[T]) -> AsyncIterator[T]:
+    """Read on in a worker thread, several at a time."""
+    while some := await asyncio.to_thread(lambda: list(islice(walk, _AT_ONCE))):
+        for one in some:
+            yield one
+
+
 class AsyncStore(StoreBehind):
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`. `run` is not: `async with` is."""
 
@@ -51,6 +65,7 @@ class AsyncStore(StoreBehind):
         super().__init__(store)
         self.run = store.run
         self.on, self.hooks, self.observe, self.unobserve = store.on, store.hooks, store.observe, store.unobserve
+        self.drives, self.together = store.drives, store.together
 
     @property
     def url(self) -> str:
@@ -94,6 +109,23 @@ class AsyncStore(StoreBehind):
         options = {"from_step": from_step, "replay": replay, "accept": accept, "budget": budget, "timeout": timeout, "anyway": anyway}
         return cast("Outcome[Any]", await self._drive(flow.is_async, self._store.resume, run_id, **options))
 
+    async def line(
+        self,
+        id: str,
+        *,
+        state: Any = None,
+        workflow: str | None = None,
+        session: str | None = None,
+        tags: Iterable[str] | str = (),
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> AsyncLine:
+        """Open a run for appending without a lease, by the tasks of this event loop; see `Store.line`."""
+        from everstep.runtime.lines.async_line import AsyncLine
+
+        fields = run_fields(self._store.mask, workflow, session, tags, note, meta)
+        return await AsyncLine.open(self._store, check_id(id), state, fields)
+
     async def wait(self, run_id: str, timeout: Duration | None = None) -> Outcome[Any]:
         """Wait until a run has ended; see `Store.wait`. Uses no thread while it waits, so any number of tasks may wait."""
         seconds = check_timeout(timeout)
@@ -119,7 +151,15 @@ class AsyncStore(StoreBehind):
         """Return the state that a ref names; see `Store.load`."""
         return await asyncio.to_thread(self._store.load, ref, at=at, newest_good=cast("Literal[False]", newest_good))
 
+    async def states(
+        self, run_id: str, *, first: int | None = None, last: int | None = None, newest_first: bool = True, shared: bool = False
+    ) -> AsyncIterator[tuple[Checkpoint, Any]]:
+        """Return the checkpoints with their states: `async for checkpoint, state in await store.states(...)`; see `Store.states`."""
+        walk = await asyncio.to_thread(self._store.states, run_id, first=first, last=last, newest_first=newest_first, shared=shared)
+        return _walked(walk)
+
     answer = _awaited(Store.answer)
+    attached = _awaited(Store.attached)
     blame = _awaited(Store.blame)
     can_resume = _awaited(Store.can_resume)
     cancel = _awaited(Store.cancel)
@@ -127,13 +167,16 @@ class AsyncStore(StoreBehind):
     checkpoints = _awaited(Store.checkpoints)
     cleanup = _awaited(Store.cleanup)
     close = _awaited(Store.close)
+    copy = _awaited(Store.copy)
     delete = _awaited(Store.delete)
     diff = _awaited(Store.diff)
     doctor = _awaited(Store.doctor)
+    drop = _awaited(Store.drop)
     due = _awaited(Store.due)
     enqueue_many = _awaited(Store.enqueue_many)
     events = _awaited(Store.events)
     failed_by = _awaited(Store.failed_by)
+    find = _awaited(Store.find)
     fork = _awaited(Store.fork)
     gates = _awaited(Store.gates)
     gc = _awaited(Store.gc)
@@ -143,6 +186,7 @@ class AsyncStore(StoreBehind):
     outcome = _awaited(Store.outcome)
     pause = _awaited(Store.pause)
     prune = _awaited(Store.prune)
+    questions = _awaited(Store.questions)
     queues = _awaited(Store.queues)
     resume_failed = _awaited(Store.resume_failed)
     retry = _awaited(Store.retry)

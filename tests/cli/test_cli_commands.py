@@ -34,9 +34,9 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "diff": (("loop@3", "alternative"), r'\A~ topic: "tea" -> "coffee"\n\Z', r"\A\Z", r'~ topic: "tea" -> "coffee"'),
     "blame": (
         ("loop", "messages[2].content"),
-        rf"\Aloop@3  {ISO}  step add#2  turn 3\n\Z",
+        rf"\Aloop@3  {ISO}  after step add#2  turn 3\n\Z",
         r"\A\Z",
-        r"loop@3  (?:now|\d+ \w+ ago)  step add#2",
+        r"loop@3  (?:now|\d+ \w+ ago)  after step add#2",
     ),
     "bisect": (("loop", "--when", "total > 30"), rf"\Aloop@4  {ISO}  after step add#3  turn 4\n\Z", r"\A\Z", r"loop@4  .*after step add#3"),
     "stats": ((), r"by status +1 failed, 4 succeeded, 2 waiting\n", r"\A\Z", r"step time +p50 "),

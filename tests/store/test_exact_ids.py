@@ -15,6 +15,8 @@ import pytest
 
 import everstep
 from everstep.errors import InvalidArgument, NotFound
+from everstep.runtime.lines.async_line import AsyncLine
+from everstep.runtime.lines.line import Line
 
 STORED = "order-12"
 NEAR = ("order-1", "o", "order-123", "Order-12", "order-%", "order-_2", "order-1*", "order-1\uff12")  # fmt: skip
@@ -25,13 +27,14 @@ MAKES_A_RUN = ("id",)
 # What else the callables take. A new parameter belongs here only if it can't name a run.
 OTHER: dict[str, Any] = {
     "gate": "boss", "value": "yes", "step": "price", "path": ["total"], "name": "t", "retention": {"keep_last": 1}, "cron": "* * * * *",
-    "event": "after_step", "queue": "default", "address": "price#0",
+    "event": "after_step", "queue": "default", "numbers": [1], "address": "price#0",
 }  # fmt: skip
 IGNORED = frozenset((
     "self", "args", "kwargs", "filters", "options", "accept", "after", "all_checkpoints", "anyway", "at", "budget", "by", "compact", "concurrency",
     "connection", "dedupe", "delay", "depth", "dry_run", "durability", "early", "edit", "error", "follow_up", "from_step", "items", "key", "limit", "max_deaths",
     "meta", "minutes", "missed", "newest_good", "note", "observer", "orders_in", "per_key", "policy", "priority", "progress", "queues", "rate", "reason",
-    "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone",
+    "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone", "number", "prefix",
+    "first", "last", "newest_first", "shared",
 ))  # fmt: skip
 
 
@@ -107,6 +110,8 @@ def outcome(call: Callable[[], Any]) -> Any:
         if isinstance(made, everstep.Run):
             with made:
                 pass
+        if isinstance(made, Line):
+            made.checkpoint()
         return made
     except (NotFound, InvalidArgument) as error:
         return error
@@ -163,7 +168,10 @@ def test_no_awaited_call_takes_a_name_for_another_run(store: everstep.Store) -> 
             if isinstance(found, everstep.Run):
                 async with found:
                     return None
-            return await found if inspect.isawaitable(found) else found
+            made = await found if inspect.isawaitable(found) else found
+            if isinstance(made, AsyncLine):
+                await made.checkpoint()
+            return made
 
         return asyncio.run(there())
 

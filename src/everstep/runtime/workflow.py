@@ -39,6 +39,7 @@ from everstep.errors import (
 from everstep.generics import P, R
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
+from everstep.runtime.drivers import Driver, driver_of, labels
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.finish import end_of, stopped_by
 from everstep.runtime.engine.options import AttemptOptions, Replay, check_limits
@@ -71,6 +72,8 @@ _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 class Workflow(Generic[P, R]):
     """A function whose runs are durable. Calling it inside a run starts a child run; outside of one it is a plain call."""
+
+    replays = True
 
     def __init__(
         self, function: Callable[P, R], *, name: str | None = None, version: Any = None, definition: str | None = None,
@@ -335,7 +338,7 @@ def refuse_other(
         )
 
 
-def _ready(flow: AnyWorkflow, outcome: Outcome[Any]) -> Any:
+def _ready(flow: AnyWorkflow | Driver, outcome: Outcome[Any]) -> Any:
     """Return an existing outcome in the form that the caller of an async workflow expects."""
     if flow.is_async and _in_loop():
         return _give(outcome)
@@ -383,6 +386,8 @@ def resumed(
         _refuse_unknown_steps(store, row, options["accept"])
     said = beginning(store, row)
     flow = _workflow_of(row, said)
+    if isinstance(flow, Driver):
+        return _driven(store, flow, row, from_step, replay, options)
     changed = definition_change(store, row, flow, said, anyway)
     if from_step is not None:
         if replay != "normal":
@@ -398,6 +403,22 @@ def resumed(
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
     return WorkflowAttempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
+
+
+def _driven(
+    store: EngineStore, driver: Driver, row: RunRow, from_step: str | None, replay: Replay, options: dict[str, Any]
+) -> WorkflowAttempt | _Ended:
+    """Return the attempt of a driver at a run that its framework continues."""
+    if from_step is not None or replay != "normal":
+        raise InvalidArgument(
+            f"run {row.id!r} is driven by {driver.name!r}, whose steps are not replayed",
+            remedy="Resume it without from_step and replay, or fork it: store.fork(run_id).",
+        )
+    if row.status == Status.SUCCEEDED:
+        return _Ended(driver, recorded(store, row))
+    if row.status == Status.CANCELLED:
+        raise IllegalTransition(row.id, row.status, Status.RUNNING)
+    return WorkflowAttempt(store, driver, row.id, (), {}, {**options, "seen": row.head_seq})
 
 
 def _refuse_unknown_steps(store: EngineStore, row: RunRow, accept: frozenset[str]) -> None:
@@ -417,6 +438,8 @@ def take_up(store: EngineStore, claimed: Claimed, max_deaths: int = MAX_DEATHS) 
     try:
         said = beginning(store, row)
         flow = _workflow_of(row, said)
+        if isinstance(flow, Driver):
+            return WorkflowAttempt(store, flow, row.id, (), {}, {"held": claimed, "max_deaths": max_deaths})
         _refuse_version(store, row, flow, said)
         changed = definition_change(store, row, flow, said, False)
         args, kwargs = _input(store, row, said)
@@ -431,7 +454,9 @@ def recover(store: EngineStore, run_id: str, max_deaths: int) -> WorkflowAttempt
     """Return a worker's attempt to resume a run outside of queues. A run of another version is left alone."""
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
-    _refuse_version(store, row, _workflow_of(row, said), said)
+    flow = _workflow_of(row, said)
+    if not isinstance(flow, Driver):
+        _refuse_version(store, row, flow, said)
     return resumed(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
 
 
@@ -447,14 +472,20 @@ def by_name(name: str) -> AnyWorkflow | None:
     return _known.get(name)
 
 
+def is_async(name: str | None) -> bool:
+    """Whether the workflow or the driver of that name is async."""
+    flow = _known.get(name or "") or driver_of(name)
+    return flow is not None and flow.is_async
+
+
 def known() -> list[str]:
-    """Return the names of all workflows of this process."""
-    return list(_known)
+    """Return the names of all workflows and drivers of this process."""
+    return list(dict.fromkeys((*_known, *labels())))
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of all workflows of this process, by name."""
-    return {name: flow.version for name, flow in list(_known.items())}
+    """Return the versions of all workflows and drivers of this process, by name."""
+    return {**dict.fromkeys(labels()), **{name: flow.version for name, flow in list(_known.items())}}
 
 
 def _input(store: EngineStore, row: RunRow, said: dict[str, Any]) -> Arguments:
@@ -480,8 +511,8 @@ def definition_change(store: EngineStore, row: RunRow, flow: AnyWorkflow, said: 
     return changed
 
 
-def workflow_of(store: EngineStore, run_id: str) -> AnyWorkflow:
-    """Return the workflow of a run, if this process knows it."""
+def workflow_of(store: EngineStore, run_id: str) -> AnyWorkflow | Driver:
+    """Return the workflow or the driver of a run, if this process knows it."""
     row = find_run(store.backend, run_id)
     return _workflow_of(row, beginning(store, row))
 
@@ -491,12 +522,16 @@ def beginning(store: EngineStore, row: RunRow) -> dict[str, Any]:
     return content(checked(store.backend, row, 1, 1)[0])
 
 
-def _workflow_of(row: RunRow, said: dict[str, Any]) -> AnyWorkflow:
+def _workflow_of(row: RunRow, said: dict[str, Any]) -> AnyWorkflow | Driver:
     name = said.get("workflow")
+    driver = driver_of(row.workflow) if name is None else None
+    if driver is not None:
+        return driver
     if name is None:
         raise InvalidArgument(
-            f"run {row.id!r} was opened with store.run(); only workflows can be resumed by name",
-            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}).",
+            f"run {row.id!r} was opened with store.run() or store.line(); only workflows can be resumed by name, and runs that have a driver",
+            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}). "
+            "If a framework drives it, import the module that calls everstep.drives.",
         )
     if name not in _known:
         raise UnknownWorkflow(f"run {row.id!r} belongs to the workflow {name!r}, which this process has not defined")
@@ -513,7 +548,7 @@ def _difference(definition: str, before: str | None) -> str:
 class _Ended:
     """Takes the role of an attempt for a run that has already ended."""
 
-    def __init__(self, flow: AnyWorkflow, outcome: Outcome[Any]):
+    def __init__(self, flow: AnyWorkflow | Driver, outcome: Outcome[Any]):
         self._flow = flow
         self._outcome = outcome
 
@@ -527,7 +562,7 @@ class WorkflowAttempt:
     def __init__(
         self,
         store: EngineStore,
-        flow: AnyWorkflow,
+        flow: AnyWorkflow | Driver,
         id: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -539,14 +574,15 @@ class WorkflowAttempt:
         self._args = args
         self._kwargs = kwargs
         given = {k: v for k, v in options.items() if v is not None and k not in ("fields", "durability")}
-        given |= {"version": flow.version, "definition": definition_of(store, flow)}
+        if isinstance(flow, Workflow):
+            given |= {"version": flow.version, "definition": definition_of(store, flow)}
         for name in ("policy", "budget", "timeout", "retry"):
             given.setdefault(name, getattr(flow, name))
         follows = given["policy"] is None
         for name, default in (("policy", store.policy), ("budget", store.budget), ("timeout", store.timeout)):
             given[name] = default if given[name] is None else given[name]
         self._validate = options.get("replay") == "validate"
-        mode = AttemptOptions(hooks=store.hook_registry, workflow=True, **given)
+        mode = AttemptOptions(hooks=store.hook_registry, workflow=flow.replays, framework=not flow.replays, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
         self._handle: Run[Any] = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode, follows)
         self._changed = changed

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.contract.query_semantics import fits_run
+from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
@@ -20,6 +20,8 @@ from everstep.store.views import Checkpoint, Page, RunInfo
 
 if TYPE_CHECKING:
     from typing import TypedDict
+
+    from everstep.store.masking import Mask
 
 _MOST = 10_000
 RESERVED = "$"
@@ -116,6 +118,24 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
     return page
 
 
+def find_checkpoints(backend: Backend, query: Query) -> Page[Checkpoint]:
+    """Find checkpoints of all runs by tags and metadata."""
+    limit = query.limit
+    found = backend.find(query.tags, query.meta, query.after, None if limit is None else limit + 1)
+    page: Page[Checkpoint] = Page()
+    rows: dict[str, RunRow | None] = {}
+    for _, record in found[:limit]:
+        if record.run not in rows:
+            rows[record.run] = backend.run(record.run)
+        row = rows[record.run]
+        if row is None or record.seq > verified(row, backend.seal).head_seq or not fits_checkpoint(record, Query(meta=query.meta)):
+            continue  # deleted or written meanwhile; or found by a number that two scalars share
+        _prove(backend, row, [record])
+        page += with_tags_and_marks(backend, row, [record])
+    page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
+    return page
+
+
 def _prove(backend: Backend, row: RunRow, found: list[Record]) -> None:
     """Check each record against its digest; this needs only the digest of the record before it."""
     before = backend.digests(row.id, [record.seq - 1 for record in found])
@@ -184,7 +204,8 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
     for key, value in meta.items():
         if not isinstance(key, str) or not (value is None or isinstance(value, (str, int, float, bool))):
             raise InvalidArgument(
-                f"meta must have strings as keys and JSON scalars as values, got {key!r}: {value!r:.60}", remedy="Keep structured data in the state."
+                f"meta must have strings as keys and JSON scalars as values, got {key!r}: {value!r:.60}",
+                remedy="Keep structured data in the state.",
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidArgument(f"metadata {key!r} must fit into 64 bits, got {value}")
@@ -215,3 +236,23 @@ def to_us(time: Time | None) -> int | None:
     if isinstance(time, (int, float)) and not isinstance(time, bool) and abs(time) < 1e11:  # false for NaN, too
         return int(time * 1_000_000)
     raise InvalidArgument(f"a time must be a datetime or seconds since 1970, got {time!r}")
+
+
+def run_fields(
+    mask: Mask | None,
+    workflow: str | None,
+    session: str | None,
+    tags: Iterable[str] | str,
+    note: str | None,
+    meta: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Check the fields that describe a new run, and mask them if the store does."""
+    if mask is not None:
+        note, meta = mask.text(note), mask.meta(meta)
+    return {
+        "workflow": check_text(workflow, "workflow"),
+        "session": check_text(session, "session"),
+        "tags": check_tags(tags),
+        "note": check_note(note),
+        "meta": to_meta(meta),
+    }

@@ -12,6 +12,7 @@ from everstep.cli.draw.text import cell, safe, size
 from everstep.cli.draw.values import answers, shown
 from everstep.cli.pages.checkpoint_page import used_words
 from everstep.cli.pages.value_words import call_words, value_words
+from everstep.ids import unquote
 from everstep.views.json import to_json
 from everstep.views.run import CheckpointView, GateView, RunDetail
 from everstep.views.runs import RunView
@@ -23,7 +24,8 @@ def show_run(app: App, found: RunDetail, full: bool) -> None:
         app.out.data("run", to_json(found))
         return
     run, checkpoints = found.run, found.checkpoints
-    app.out.line(f"{app.out.style(run.id, 'bold')}  {app.out.status(run.status)}")
+    text = unquote(run.id)
+    app.out.line(f"{app.out.style(cell(text, 200), 'bold')}  {app.out.status(run.status)}" + (f"  {run.id}" if text != run.id else ""))
     app.out.pairs(
         [
             *_about(app, run, checkpoints),

@@ -72,7 +72,7 @@ def _take(run: Attempt) -> None:
         run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last process never released it, or that is unknown
     with _released_on_error(run, row):
         _refuse_overtaken(run, row)
-        if died and run.options.workflow:
+        if died and (run.options.workflow or run.options.framework):
             row = _count_death(run, row)
         run.fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
         _ready(run, row)
@@ -200,7 +200,7 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
         return saver
     loaded = load(run.store.backend, row, number, read)
     if number == row.checkpoints:
-        _continue_from(saver, loaded, row.id, state if typed else None)
+        continue_from(saver, loaded, row.id, state if typed else None)
     else:
         saver.begin(_restored(loaded, row.id, state) if typed else loaded.revived())
     return saver
@@ -219,7 +219,7 @@ def _restored(loaded: Loaded, run: str, given: Any) -> Any:
     return restored(loaded.value, given, run)
 
 
-def _continue_from(saver: Saver, loaded: Loaded, run: str, given: Any) -> None:
+def continue_from(saver: Saver, loaded: Loaded, run: str, given: Any = None) -> None:
     """Take the loaded state; with `given`, as an instance of its class. If an upgrade changed it, it differs from the stored one, so no
     delta can build on it.
     """
