@@ -33,7 +33,7 @@ def coffee(cup: int, effects: str) -> str:
 
 
 def work(url: str) -> None:
-    """Work like `everstep worker --import examples.queue_workers --queue coffee --concurrency 3 --until-idle`."""
+    """Work like `everstep worker --import examples.queue_workers --queue coffee --concurrency 3`."""
     with everstep.open(url) as store:
         store.worker("coffee", concurrency=3).run()
 

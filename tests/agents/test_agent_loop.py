@@ -29,6 +29,21 @@ def names(store: everstep.Store, run_id: str = "a") -> list[str]:
     return [step.address for step in store.steps(run_id) if step.name != "now"]
 
 
+def test_anything_but_a_store_is_refused(store: everstep.Store) -> None:
+    loop = AgentLoop(lambda state: "done")
+    with pytest.raises(InvalidArgument, match="must be a Store, got 'a'") as caught:
+        loop.run("a", store, "Look")  # type: ignore[arg-type]
+    assert "loop.run(store, id, task)" in caught.value.remedy
+
+    async def go() -> None:
+        async with everstep.open("memory://") as opened:
+            with pytest.raises(InvalidArgument, match="must be a Store, got <everstep") as caught:
+                loop.run(opened, "a", "Look")
+            assert "await loop.arun" in caught.value.remedy
+
+    asyncio.run(go())
+
+
 def test_it_thinks_and_acts_until_there_is_an_answer(store: everstep.Store, ways: Ways) -> None:
     think = Script(call("search", q="x"), [call("search", q="y"), call("search", q="z")], lambda s: f"from {s.messages[-1]['content']}")
     loop = AgentLoop(ways.fit(think), tools=[search], agent="finder", model="scripted")

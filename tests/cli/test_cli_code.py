@@ -52,6 +52,32 @@ def test_a_name_in_a_store_is_not_imported_but_what_worked_is_suggested(stopped:
     assert stopped.pipe("resume", "r", "--import", "flows/order.py").ok().out == "worked\n"
 
 
+def test_the_suggestion_keeps_the_options_that_were_typed(stopped: Shop) -> None:
+    called = stopped.pipe("resume", "r", "--from-step", "work#0", "--anyway", "--accept", "work#0")
+    assert "`everstep resume r --import flows/order.py --from-step 'work#0' --accept 'work#0' --anyway`." in called.err
+
+
+def test_the_module_of_an_enqueued_run_is_suggested(empty: Shop) -> None:
+    write(empty, "flows/order.py", PYTHON.format(name="order"))
+    empty.pipe("enqueue", "flows/order.py:flow_order", "--id", "q").ok()
+    assert "`everstep resume q --import flows/order.py`." in empty.pipe("resume", "q").err
+
+
+def test_the_module_of_a_worker_is_suggested(empty: Shop) -> None:
+    write(empty, "flows/order.py", PYTHON.format(name="order"))
+    empty.pipe("enqueue", "flow_order", "--id", "q").ok()
+    empty.pipe("worker", "--import", "flows/order.py", "--until-idle").ok()
+    assert "everstep resume q --import flows/order.py" in empty.pipe("retry", "q").err
+
+
+def test_a_missing_module_of_the_configuration_is_traced_to_it(empty: Shop) -> None:
+    write(empty, "everstep.toml", 'imports = ["flowz"]\n')
+    write(empty, "order.py", PYTHON.format(name="order"))
+    called = empty.pipe("run", "order.py:flow_order")
+    assert (called.code, "module 'flowz' was not found" in called.err) == (2, True)
+    assert "hint: The setting imports (everstep.toml:1) names it." in called.err
+
+
 def test_a_file_that_is_gone_is_not_suggested(stopped: Shop) -> None:
     (Path(stopped.folder) / "flows/order.py").unlink()
     assert "`everstep resume r --import MODULE`" in stopped.pipe("resume", "r").err

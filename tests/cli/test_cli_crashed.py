@@ -48,6 +48,14 @@ def crashed(empty: Shop) -> Shop:
     return empty
 
 
+def test_what_a_crashed_run_used_is_known_only_until_its_newest_checkpoint(empty: Shop) -> None:
+    with everstep.open(empty.path) as store, store.run("r") as run:
+        run.step("pay", run.usage, tokens=500, cost=0.01)
+        run.checkpoint()
+        assert "500 tokens, $0.0100 until @1" in empty.pipe("show", "r").ok().out
+    assert "until" not in empty.call("show", "r").ok().out
+
+
 def test_lists_json_filters_and_counts_say_crashed(crashed: Shop) -> None:
     assert [(run["id"], run["status"], run["open"]) for run in crashed.json("runs")["runs"]] == [
         ("fine", "succeeded", False),

@@ -24,6 +24,12 @@ def test_F6_an_option_before_its_command_gets_a_hint_that_can_be_typed(shop: Sho
     assert f"hint: Options of a command come after its name: `{hint}`." in said.err
 
 
+def test_a_usage_error_is_one_sentence(shop: Shop) -> None:
+    said = shop.call("completion").err
+    assert said.startswith("error: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish [usage]\nhint: ")
+    assert "'x' is not a valid integer. [usage]" in shop.call("limit", "web", "--concurrency", "x").err
+
+
 def test_F6_the_hint_repeats_no_password(shop: Shop) -> None:
     said = shop.call("--when", "1", "--store", "postgresql://ann:hunter2hunter2@db/x", "bisect")
     assert "Options of a command come after its name" in said.err

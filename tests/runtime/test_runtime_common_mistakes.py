@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,7 +13,7 @@ import apsw
 import pytest
 
 import everstep
-from everstep.errors import AlreadyAnswered, IllegalTransition, InvalidArgument, RunClosed
+from everstep.errors import AlreadyAnswered, IllegalTransition, InvalidArgument, RunClosed, Unstorable
 from everstep.runtime.engine import context
 
 
@@ -57,6 +58,41 @@ def test_the_options_of_a_workflow_are_looked_at_when_it_is_defined() -> None:
     for options in ({"retry": 5}, {"budget": 5}, {"timeout": "5"}):
         with pytest.raises(InvalidArgument):
             everstep.workflow(**options)(lambda: None)
+
+
+def test_a_step_that_was_not_awaited_is_named_by_the_warning(store: everstep.Store) -> None:
+    @everstep.step
+    async def ask(question: str) -> str:
+        return question.upper()
+
+    @everstep.workflow
+    async def hasty() -> str:
+        ask("why?")  # type: ignore[unused-coroutine]
+        return "done"
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert store.start(hasty, id="r").result == "done"
+        gc.collect()
+    assert [str(one.message) for one in seen if "never awaited" in str(one.message)] == ["coroutine 'step ask#0' was never awaited"]
+
+
+def test_a_result_that_was_not_awaited_is_told_so(store: everstep.Store) -> None:
+    @everstep.step
+    async def ask(question: str) -> str:
+        return question.upper()
+
+    @everstep.workflow
+    async def hasty() -> Any:
+        return ask("why?")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        error = store.start(hasty, id="r").error
+        assert isinstance(error, Unstorable)
+        assert "await" in error.remedy
+        error.__traceback__ = None  # it refers to the coroutine
+        gc.collect()
 
 
 def test_a_name_to_ignore_must_be_a_parameter() -> None:

@@ -56,6 +56,14 @@ def test_an_empty_store_has_views(store: everstep.Store, mask: Masking) -> None:
             ask(store, mask, "nobody")
 
 
+def test_drawn_values_are_not_counted_as_steps(store: everstep.Store) -> None:
+    with store.run("r") as opened:
+        opened.now()
+        opened.step("add", lambda: 1)
+    assert [(step.name, step.drawn) for step in store.steps("r")] == [("now", True), ("add", False)]
+    assert stats.stats(store, None, 10, quiet).steps.count == 1
+
+
 def test_pages_of_runs_follow_each_other_without_gap_or_double(store: everstep.Store, mask: Masking) -> None:
     for n in range(7):
         fill(store, f"r{n}", 1)

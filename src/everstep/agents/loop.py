@@ -131,6 +131,11 @@ class AgentLoop:
         self, store: Any, id: str | None, task: Any, follow_up: bool, options: dict[str, Any]
     ) -> tuple[Outcome[Any] | None, dict[str, Any]]:
         """Return the outcome of an agent that has ended, or else the options to open its run with."""
+        if not hasattr(store, "backend"):
+            raise InvalidArgument(
+                f"the store of an agent must be a Store, got {store!r:.60}",
+                remedy="Call loop.run(store, id, task), in this order; with an async store, await loop.arun(store, id, task).",
+            )
         row = store.backend.run(check_id(id)) if id is not None else None
         if row is None:
             return None, options if self.budget is None else {"budget": self.budget, **options}

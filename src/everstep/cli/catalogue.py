@@ -17,7 +17,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "events": "Print the events of all runs, and follow them",
         "state": "Print the state of a checkpoint",
         "diff": "Compare two states",
-        "blame": "Find the step that last changed a part of the state",
+        "blame": "Find the checkpoint that last changed a part of the state",
         "bisect": "Find the first checkpoint at which a condition is true",
         "stats": "Count runs, steps, resumes, bytes and queues",
     },
@@ -67,12 +67,12 @@ SECTIONS: dict[str, dict[str, str]] = {
 COMMANDS = {name: sentence for section in SECTIONS.values() for name, sentence in section.items()}
 ALIASES = {"ls": "runs", "ps": "workers", "rm": "delete"}
 _WORDS = {
-    "runs": "list find search filter jobs tasks workflows instances sessions threads history tree forks children all",
+    "runs": "list find search filter jobs tasks workflows instances sessions threads tree forks children all",
     "runs --status crashed": "crashed dead orphans",
     "runs --status failed": "failed failures errors",
     "show RUN": "status info inspect describe get view details cat input output result results checkpoints snapshots versions",
     "show RUN STEP": "step traceback attempts",
-    "log": "logs timeline trace steps journal graph",
+    "log": "logs history timeline trace steps journal graph",
     "events --follow": "tail watch follow stream feed monitor",
     "inbox": "gates gate approvals pending todo questions waiting signals",
     "answer": "approve reject reply respond accept decide signal",

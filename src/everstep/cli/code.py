@@ -50,7 +50,13 @@ class NamedCode:
 
         A file of `workflows` that cannot be loaded is reported and left out: it may be a draft that this command does not need.
         """
-        self.import_modules((*self.imports(), *modules))
+        try:
+            self.import_modules(self.imports())
+        except EverstepError as error:
+            origin = self.configured.values["imports"].origin if self.configured is not None else ""
+            error.remedy = f"The setting imports ({origin}) names it. {error.remedy}"
+            raise
+        self.import_modules(modules)
         for file in self.workflow_files():
             try:
                 self.import_modules((file,))

@@ -135,8 +135,13 @@ def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
         sys.stderr.write(f"{error.format_message()}\n")  # a group such as `config` was called without a command: print its help
     else:
-        _say(error.format_message(), _moved(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
+        _say(_in_a_line(error.format_message()), _moved(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
     return error.exit_code
+
+
+def _in_a_line(message: str) -> str:
+    """Return a message of click in one line, and without its names of types."""
+    return message.replace("\n\t", " ").replace("valid integer range", "valid integer").replace("valid float range", "valid number")
 
 
 def _moved(error: click.ClickException, arguments: list[str]) -> str:

@@ -87,6 +87,7 @@ _HINTS: dict[str, str] = {
     "defaultdict": "Use a plain dict with setdefault; the factory is code and cannot be stored.",
     "function": "Keep the function's name and look it up when you need it.",
     "memoryview": "Store bytes(view).",
+    "coroutine": "Write await before the async call that returned it.",
     "generator": "Store list(generator), or the data it is made from.",
     "module": "Keep the module's name.",
     "ndarray": "Only arrays of numbers, text and times can be stored: convert it, or store array.tolist().",

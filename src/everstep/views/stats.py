@@ -117,13 +117,15 @@ def _add(out: Counted, store: Store, run: RunInfo) -> None:
     for step in store.steps(run.id):
         if step.ended < run.created_at:  # a fork has the steps of its parent, which are counted there
             continue
+        found.add(step.epoch)
+        if step.drawn:
+            continue
         out.steps += 1
         out.failed += step.status != "succeeded"
         out.seconds += step.seconds
         out.tokens += step.tokens
         out.cost += step.cost
         out.times.append(step.seconds)
-        found.add(step.epoch)
     if len(found) > 1:
         out.resumed += 1
         out.resumed_well += run.status == "succeeded"

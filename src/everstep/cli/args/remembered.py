@@ -28,14 +28,19 @@ def file() -> Path | None:
 
 def remember(store: str | None, workflow: str | None, modules: Sequence[str]) -> None:
     """Note that these modules defined a workflow of a store."""
+    remember_all(store, [workflow] if workflow else [], modules)
+
+
+def remember_all(store: str | None, workflows: Sequence[str], modules: Sequence[str]) -> None:
+    """Note that these modules defined several workflows of a store."""
     path = file()
-    if path is None or not store or not workflow or not modules:
+    if path is None or not store or not workflows or not modules:
         return
     known = _read(path)
     found = [_absolute(module) for module in modules]
-    if known.get(store, {}).get(workflow) == found:
+    if all(known.get(store, {}).get(workflow) == found for workflow in workflows):
         return
-    of_store = {**known.pop(store, {}), workflow: found}
+    of_store = {**known.pop(store, {}), **dict.fromkeys(workflows, found)}
     known[store] = dict(list(of_store.items())[-_MOST:])
     with suppress(OSError, ValueError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

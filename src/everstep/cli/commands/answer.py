@@ -11,7 +11,7 @@ from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import GATE, RUN
 from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import shown
+from everstep.cli.draw.values import answers, shown
 from everstep.errors import NotFound
 from everstep.store.gates import Gate
 from everstep.views.json import to_json
@@ -55,7 +55,8 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
     if not waiting:
         raise NotFound(f"run {run!r} is not waiting at a gate", remedy=f"See its status: `everstep show {run}`.")
     for gate in waiting:
-        choices = f" ({_choices(app, gate)})" if gate.choices else ""
+        named = " | ".join(answers(app.mask(gate.schema)))
+        choices = f" ({named})" if named else ""
         app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
 
 

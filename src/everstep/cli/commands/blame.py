@@ -1,4 +1,4 @@
-"""`everstep blame`: find the checkpoint, and so the step, that last changed a part of the state."""
+"""`everstep blame`: find the checkpoint that last changed a part of the state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from everstep.views.stored.paths import parse
 @click.argument("ref", type=REF)
 @click.argument("path")
 def command(app: App, ref: str, path: str) -> None:
-    """Find the step that last changed the value at PATH
+    """Find the checkpoint that last changed the value at PATH
 
     Example: everstep blame o1 messages[2].content
     """
@@ -28,7 +28,7 @@ def command(app: App, ref: str, path: str) -> None:
         app.out.data("blame", to_json(found))
         return
     one = found.checkpoint
-    parts = [app.out.style(str(found), "bold"), app.out.when(one.at), f"step {cell(one.step, 60)}" if one.step else one.kind]
+    parts = [app.out.style(str(found), "bold"), app.out.when(one.at), f"after step {cell(one.step, 60)}" if one.step else one.kind]
     app.out.line("  ".join([*parts, cell(one.note or "", 100)]).rstrip())
     if not found.exact:
         app.out.say("Older states are missing: they were pruned, or the run that this one was forked from was deleted.", "dim")

@@ -9,8 +9,9 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
-from everstep.cli.args import batches
+from everstep.cli.args import batches, workflow_target
 from everstep.cli.args.refs import QUEUE
+from everstep.cli.args.remembered import remember
 from everstep.cli.args.times import SPAN
 from everstep.cli.args.workflow_args import arguments_of, workflow_of
 from everstep.cli.draw import run_outcome
@@ -19,6 +20,7 @@ from everstep.cli.draw.text import duration, plural, safe
 if TYPE_CHECKING:
     from everstep.queues.enqueue import Enqueued
     from everstep.runtime.outcome import Outcome
+    from everstep.runtime.workflow import AnyWorkflow
 
 _OPTIONS = ("id", "queue", "priority", "delay", "key", "dedupe", "connection")
 
@@ -52,13 +54,14 @@ def command(
     """
     app.import_all(modules)
     if batch:
-        return _enqueue_batch(app, workflow, bool(arguments or run_id or wait), options)
+        return _enqueue_batch(app, workflow, bool(arguments or run_id or wait), modules, options)
     if workflow is None:
         raise click.UsageError("Missing argument 'WORKFLOW'.")
     flow = workflow_of(app, workflow)
     args, named = arguments_of(arguments, _OPTIONS)
     with app.open(create=True) as store:
         made = store.enqueue(flow, *args, id=run_id, **options, **named)
+        _remember(app, workflow, flow, modules)
         words = _words(made, options)
         if wait:
             app.out.say(f"{made.id}: {words}")
@@ -71,13 +74,15 @@ def command(
     return 0
 
 
-def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[str, Any]) -> int:
+def _enqueue_batch(app: App, workflow: str | None, misfit: bool, modules: tuple[str, ...], options: dict[str, Any]) -> int:
     if misfit or options["key"] is not None or options["dedupe"] is not None:
         raise click.UsageError("With --batch, arguments, id, key and dedupe belong in each line, and --wait is not allowed.")
     items = batches.read(app, sys.stdin)
     flow = None if workflow is None else workflow_of(app, workflow)
     with app.open(create=True) as store:
         made = store.enqueue_many(items, workflow=flow, queue=options["queue"], priority=options["priority"], delay=options["delay"])
+        if workflow is not None and flow is not None:
+            _remember(app, workflow, flow, modules)
     if app.out.as_json:
         app.out.data("enqueued_batch", [{"run": one.id, "queue": one.queue, "new": one.new} for one in made])
         return 0
@@ -86,6 +91,13 @@ def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[s
     new = sum(one.new for one in made)
     app.out.say(f"Enqueued {plural(new, 'run')}" + (f"; {len(made) - new:,} already existed" if new < len(made) else ""), "dim")
     return 0
+
+
+def _remember(app: App, target: str, flow: AnyWorkflow | str, modules: tuple[str, ...]) -> None:
+    """Note which module defines the workflow, to suggest it."""
+    if not isinstance(flow, str):
+        module = workflow_target.module_of(target)
+        remember(app.opened, flow.name, (module, *modules) if module else modules)
 
 
 def _words(made: Enqueued[Any], options: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from everstep.cli.app import command as make
 from everstep.cli.args.workflow_target import pair
 from everstep.cli.draw.short_ids import shortened
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import shown
+from everstep.cli.draw.values import answers, example
 from everstep.views.json import to_json
 from everstep.views.run import GateView, inbox
 
@@ -47,15 +47,14 @@ def command(app: App, limit: int, where: tuple[str, ...], **filters: Any) -> Non
         app.out.say(f"Only the first {limit:,} gates are shown. Use --limit to show more.")
     if app.out.terminal:
         first = found[0]
-        value = shown(first.choices[0], 60).strip('"') if first.choices else "VALUE"
-        app.out.say(f"To answer: everstep answer {first.run} {safe(first.gate)} {value}", "dim")
+        app.out.say(f"To answer: everstep answer {first.run} {safe(first.gate)} {example(first.schema)}", "dim")
 
 
 def _print(app: App, found: list[GateView], short: dict[str, str]) -> None:
     head = ("RUN", "GATE", "QUESTION", "CHOICES", "ASKED", "DEADLINE")
     rows = [
         (
-            safe(short[gate.run]), cell(gate.gate, 40), cell(gate.ask or "", 200), cell(" | ".join(shown(one, 30) for one in gate.choices or ()), 60),
+            safe(short[gate.run]), cell(gate.gate, 40), cell(gate.ask or "", 200), cell(" | ".join(answers(gate.schema, 30)), 60),
             app.out.when(gate.asked_at), app.out.when(gate.deadline),
         )
         for gate in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,17 +72,26 @@ def command(
             remember(app.opened, workflow, modules)
             return run_outcome.tell(app, done, modules, store=store)
         except UnknownWorkflow as error:
-            error.remedy = _name_it(app, name, workflow)
+            error.remedy = _name_it(app, name, workflow, _typed(options))
             raise
 
 
-def _name_it(app: App, run: str, workflow: str | None) -> str:
+def _name_it(app: App, run: str, workflow: str | None, more: str) -> str:
     """Say how to name the code of a workflow. A store never decides what is imported; it may only remind of what was typed last time."""
     known = app.worked_last_time(workflow)
-    command = resuming(app, run, known or ("MODULE",))
+    command = resuming(app, run, known or ("MODULE",)) + more
     if known:
         return f"Last time it was defined by {', '.join(map(safe, known))}: `{command}`."
     return f"Name the module, .py file or YAML file that defines it: `{command}`. Or list it under imports or workflows in everstep.toml."
+
+
+def _typed(options: dict[str, Any]) -> str:
+    """Return the options that change what a resume does, as they were typed. Answers are recorded by now, and are not given again."""
+    words = ["--from-step", options["from_step"]] if options["from_step"] is not None else []
+    words += ["--replay", options["replay"]] if options["replay"] != "normal" else []
+    words += [word for step in options["accept"] for word in ("--accept", step)]
+    words += ["--anyway"] if options["anyway"] else []
+    return "".join(f" {safe(quote(word))}" for word in words)
 
 
 def _failed(app: App, run: str | None, error: str) -> int:

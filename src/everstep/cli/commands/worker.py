@@ -11,6 +11,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE
+from everstep.cli.args.remembered import remember_all
 from everstep.cli.draw.capture import aside, to_stderr
 from everstep.cli.draw.output import unheard
 from everstep.cli.draw.worker_events import Lines, Listener, Silence, count_label
@@ -89,6 +90,7 @@ def _in_lines(app: App, modules: tuple[str, ...], until_idle: bool, options: dic
     with to_stderr() as stream:
         _import(app, modules)
         with app.open(driving=True) as store, Lines(app, stream) as lines:
+            remember_all(app.opened, known(), modules)
             _drive(store, lines, until_idle, options)
     return unheard() if lines.unheard else OK
 
@@ -98,6 +100,7 @@ def _at_terminal(app: App, modules: tuple[str, ...], until_idle: bool, options: 
     with aside() as streams:
         _import(app, modules)
         with app.open(driving=True) as store:
+            remember_all(app.opened, known(), modules)
             listener = Silence(app, stream) if app.out.quiet else Board(app, stream, store)
             for one in streams:
                 one.taker = getattr(listener, "note", None)

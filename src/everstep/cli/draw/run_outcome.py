@@ -12,7 +12,7 @@ from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import pretty, shown
+from everstep.cli.draw.values import example, pretty
 from everstep.cli.failures import in_commands
 from everstep.cli.layout.frames import last_frames
 from everstep.errors import EverstepError, Interrupted
@@ -65,8 +65,7 @@ def _say(app: App, outcome: Outcome[Any], modules: Sequence[str], store: Store |
     for gate in outcome.gates:
         if gate.open:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
-            choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
-            app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {choice}", "dim")
+            app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {example(app.mask(gate.schema))}", "dim")
     _next(app, outcome, modules, store)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from everstep.cli.draw.text import safe
@@ -21,6 +22,47 @@ def shown(value: Any, most: int = _LONGEST) -> str:
         return f"{type(value).__name__.lower().removeprefix('tracked').removeprefix('live')} of {len(value):,}"
     text = json.dumps(as_json(value), ensure_ascii=False)
     return safe(text) if len(text) <= most else f"{safe(text[:most])}… ({len(text):,} characters)"
+
+
+def answers(schema: Any, most: int = 40) -> list[str]:
+    """Return the answers that the schema of a gate names, each as JSON: choices, true and false, an object by its required keys."""
+    objects = [form for form in _forms(schema) if form.get("type") == "object" and isinstance(form.get("required"), (list, tuple))]
+    named = ["{" + ", ".join(f"{shown(key, most)}: …" for key in form["required"]) + "}" for form in objects]
+    return [*(shown(choice, most) for choice in _choices(schema)), *named]
+
+
+def example(schema: Any) -> str:
+    """Return the first answer that the schema of a gate names, as a person types it for `everstep answer`; VALUE if it names none."""
+    first = next((choice for choice in _choices(schema) if not isinstance(choice, (list, tuple, Mapping))), None)
+    if first is None:
+        return "VALUE"
+    return quote(safe(first)) if isinstance(first, str) and _is_text(first) else quote(shown(first, 60))
+
+
+def _is_text(typed: str) -> bool:
+    """Return whether the command line reads this as text, and not as JSON, a file or an option."""
+    try:
+        json.loads(typed)
+    except ValueError:
+        return bool(typed) and typed[0] not in "@-"
+    return False
+
+
+def _forms(schema: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(schema, Mapping):
+        return []
+    several = schema.get("anyOf")
+    return [form for form in several if isinstance(form, Mapping)] if isinstance(several, (list, tuple)) else [schema]
+
+
+def _choices(schema: Any) -> list[Any]:
+    found: list[Any] = []
+    for form in _forms(schema):
+        if isinstance(form.get("enum"), (list, tuple)):
+            found += form["enum"]
+        elif form.get("type") == "boolean":
+            found += [True, False]
+    return found
 
 
 def pretty(value: Any, longest: int = 2_000, most: int = 400) -> str:

@@ -9,7 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.draw import queue_text
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe, size
-from everstep.cli.draw.values import shown
+from everstep.cli.draw.values import answers, shown
 from everstep.cli.pages.checkpoint_page import used_words
 from everstep.cli.pages.value_words import call_words, value_words
 from everstep.ids import unquote
@@ -61,8 +61,14 @@ def _about(app: App, run: RunView, checkpoints: Sequence[CheckpointView]) -> lis
         ("began", app.out.when(run.created_at)),
         ("updated", app.out.when(run.updated_at) + (", open in a process" if run.open else "")),
         ("stored", size(run.stored_bytes)),
-        ("used", used_words(checkpoints[0].used) if checkpoints else ""),
+        ("used", _used(run, checkpoints[0]) if checkpoints else ""),
     ]
+
+
+def _used(run: RunView, newest: CheckpointView) -> str:
+    """Describe what a run has used. A run that is at work, or was cut off, may have used more since its newest checkpoint."""
+    words = used_words(newest.used)
+    return f"{words} until @{newest.number}" if words and run.status in ("running", "crashed", "interrupted") else words
 
 
 def _further(app: App, run: RunView, is_queued: bool) -> list[tuple[str, str]]:
@@ -91,8 +97,8 @@ def _gates(app: App, run: RunView, gates: Sequence[GateView]) -> None:
     for gate in gates:
         app.out.line()
         app.out.prose(f"waits at gate {safe(gate.gate)}: {cell(gate.ask or '', 400)}")
-        if gate.choices:
-            app.out.prose(f"  one of {', '.join(shown(choice, 60) for choice in gate.choices)}")
+        if named := answers(gate.schema, 60):
+            app.out.prose(f"  one of {', '.join(named)}")
         if app.out.terminal:
             app.out.prose(f"  everstep answer {safe(quote(run.id))} {safe(quote(gate.gate))} VALUE", "dim")
 

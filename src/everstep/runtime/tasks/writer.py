@@ -121,7 +121,9 @@ class TaskWriter:
 
     def drive(self, ticket: Ticket) -> Awaitable[Any]:
         """Run a step to its end, in this task. A plain function runs in a thread."""
-        return self._ways.drive(ticket)
+        driven = self._ways.drive(ticket)
+        driven.__qualname__ = f"step {ticket.address}"  # type: ignore[attr-defined]  # for Python's warning about a forgotten await
+        return driven
 
     def open_step(self, ticket: Ticket) -> Coroutine[Any, Any, AsyncOpenStep]:
         """Begin a step that other code executes."""

@@ -81,7 +81,10 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
         value = decode(encode(store.mask(value, "answer")))  # the stored value must match, too: the run sees only that
     fault = check_stored(found.schema, value) if found is not None and found.schema is not None else None
     if fault:
-        raise BadAnswer(f"the answer to gate {address!r} of run {row.id!r} is invalid: {fault}")
+        raise BadAnswer(
+            f"the answer to gate {address!r} of run {row.id!r} is invalid: {fault}",
+            remedy=f"See what the gate asks for: store.gates({row.id!r}).",
+        )
     said = {"value": value, "by": check_text(by, "by")}
     now = clock.now_us()
     if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):

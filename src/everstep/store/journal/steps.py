@@ -33,6 +33,8 @@ class Step(Shape, frozen=True):
     seq: int
     epoch: int
     _load: Callable[[], Any] = field(repr=False, compare=False)
+    drawn: bool = False
+    """Whether it is a value of `run.now()`, `run.random()` or `run.uuid()`, not the call of a function."""
 
     @property
     def name(self) -> str:
@@ -97,7 +99,7 @@ def as_step(backend: Backend, row: RunRow, record: Record) -> Step:
     return Step(
         record.note or "", step.status, step.attempt, when(step.started), when(step.ended), step.tokens, step.cost, step.worker,
         show_input(step.input), step.error, bool(step.flags.get("skipped")), record.seq, record.epoch,
-        lambda: load_result(backend, row.family, step.form, step.result),
+        lambda: load_result(backend, row.family, step.form, step.result), bool(step.flags.get("value")),
     )  # fmt: skip
 
 
