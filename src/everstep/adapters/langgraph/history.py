@@ -1,0 +1,168 @@
+"""Reads the checkpoints of threads: one by its id, the newest, a list, and what delta channels need. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, DeltaChannelHistory, PendingWrite
+
+import everstep
+from everstep.adapters.langgraph.layout import ADAPTER, ID, NS, PARENT, part
+from everstep.adapters.langgraph.pending import PREFIX, pending_writes
+from everstep.adapters.langgraph.thread import newest, refuse_foreign
+from everstep.errors import NotFound
+
+Decode = Callable[[Any], Any]
+_PAGE = 100
+
+
+def config_of(thread: str, ns: str, id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
+
+
+class History:
+    """The stored checkpoints of a store's threads."""
+
+    def __init__(self, store: everstep.Store, decode: Decode):
+        self._store = store
+        self._decode = decode
+
+    def get(self, thread: str, ns: str, id: str | None) -> CheckpointTuple | None:
+        """Return a checkpoint, or the newest of a namespace."""
+        found = self.find(thread, ns, id)
+        if found is None:
+            return None
+        for checkpoint, state in self._store.states(thread, first=found.number, last=found.number):
+            return self._tuple(thread, checkpoint, state)
+        return None
+
+    def find(self, thread: str, ns: str, id: str | None) -> everstep.Checkpoint | None:
+        """Return the record of a checkpoint, or of the newest one of a namespace."""
+        if id is None:
+            found = newest(self._store, thread, ns)
+        else:
+            found = self.by_id(thread, id, {NS: ns})
+        if found is None:
+            self._refuse_foreign(thread)
+        return found
+
+    def by_id(self, thread: str, id: str, more: Mapping[str, Any] | None = None) -> everstep.Checkpoint | None:
+        try:
+            found = self._store.checkpoints(thread, meta={ID: id, **(more or {})}, limit=1)
+        except NotFound:
+            return None
+        return found[0] if found else None
+
+    def list(
+        self, thread: str, ns: str | None, id: str | None, wanted: Mapping[str, Any], before: str | None, limit: int | None
+    ) -> Iterator[CheckpointTuple]:
+        """Yield the checkpoints of a thread that match, newest first."""
+        meta = {**({} if ns is None else {NS: ns}), **({} if id is None else {ID: id})}
+        below = None if before is None else self.by_id(thread, before)
+        left = -1 if limit is None else limit
+        for page in self._pages(thread, meta):
+            numbers = {
+                one.number for one in page
+                if ID in one.meta and _matches(one.meta, wanted)
+                and (before is None or (one.number < below.number if below is not None else one.meta[ID] < before))
+            }  # fmt: skip
+            if not numbers:
+                continue
+            for checkpoint, state in self._store.states(thread, first=min(numbers), last=max(numbers), shared=True):
+                if checkpoint.number not in numbers:
+                    continue
+                if left == 0:
+                    return
+                found = self._tuple(thread, checkpoint, state)
+                if all(key in found.metadata and found.metadata[key] == value for key, value in wanted.items()):  # type: ignore[literal-required]
+                    left -= 1
+                    yield found
+
+    def _pages(self, thread: str, meta: Mapping[str, Any]) -> Iterator[Any]:
+        after: Any = None
+        while True:
+            try:
+                page = self._store.checkpoints(thread, limit=_PAGE, **({"meta": meta} if meta else {}), **({} if after is None else {"after": after}))
+            except NotFound:
+                return
+            yield page
+            after = page.next
+            if after is None:
+                return
+
+    def threads(self) -> Iterator[str]:
+        """Yield all threads of the store, newest first."""
+        after: Any = None
+        while True:
+            page = self._store.runs(meta=ADAPTER, limit=_PAGE, **({} if after is None else {"after": after}))
+            yield from [one.id for one in page]
+            after = page.next
+            if after is None:
+                return
+
+    def deltas(self, thread: str, ns: str, id: str | None, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        """Return the writes to delta channels since their last full values, oldest first, along the parents of a checkpoint."""
+        writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
+        start = self.find(thread, ns, id)
+        wanted = None if start is None else start.meta.get(PARENT)
+        if start is not None and wanted is not None and start.number > 1:
+            for checkpoint, state in self._store.states(thread, last=start.number - 1, shared=True):
+                if checkpoint.meta.get(ID) != wanted or checkpoint.meta.get(NS) != ns:
+                    continue
+                self._collect(thread, checkpoint, state, [channel for channel in channels if channel not in seeds], writes, seeds)
+                wanted = checkpoint.meta.get(PARENT)
+                if wanted is None or len(seeds) == len(set(channels)):
+                    break
+        out: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            out[channel] = {"writes": writes[channel][::-1]}
+            if channel in seeds:
+                out[channel]["seed"] = seeds[channel]
+        return out
+
+    def _collect(
+        self, thread: str, checkpoint: everstep.Checkpoint, state: Any, channels: Sequence[str], writes: dict[str, Any], seeds: dict[str, Any]
+    ) -> None:
+        for write in reversed(self.writes(thread, checkpoint.number)):
+            if write[1] in channels:
+                writes[write[1]].append(write)
+        values, _ = part(state, checkpoint.meta[NS])
+        for channel in channels:
+            if channel in values:
+                seeds[channel] = self._decode(values[channel])
+
+    def writes(self, thread: str, number: int) -> list[PendingWrite]:
+        """Return the pending writes of a checkpoint."""
+        return pending_writes(self._store.attached(thread, number, prefix=PREFIX), self._decode)
+
+    def _tuple(self, thread: str, checkpoint: everstep.Checkpoint, state: Any) -> CheckpointTuple:
+        meta = checkpoint.meta
+        ns, id, parent = meta[NS], meta[ID], meta.get(PARENT)
+        values, stored = part(state, ns)
+        about = self._decode(dict(stored))
+        metadata = about.pop("metadata")
+        about["channel_values"] = self._decode(values)
+        return CheckpointTuple(
+            config_of(thread, ns, id),
+            cast(Checkpoint, about),
+            cast(CheckpointMetadata, metadata),
+            None if parent is None else config_of(thread, ns, parent),
+            self.writes(thread, checkpoint.number),
+        )
+
+    def _refuse_foreign(self, thread: str) -> None:
+        try:
+            refuse_foreign(self._store, thread)
+        except NotFound:
+            return
+
+
+def _matches(meta: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the labels of a checkpoint rule it out. Metadata that is not among the labels is compared later."""
+    return all(key not in meta or meta[key] == value for key, value in wanted.items())
+
+
+
