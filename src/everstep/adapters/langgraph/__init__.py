@@ -4,6 +4,8 @@
 continue threads. `python -m everstep.adapters.langgraph` takes over threads from LangGraph's own savers.
 """
 
+from everstep.adapters.langgraph.driver import resume
 from everstep.adapters.langgraph.saver import Saver
+from everstep.adapters.langgraph.tools import durable
 
-__all__ = ["Saver"]
+__all__ = ["Saver", "durable", "resume"]

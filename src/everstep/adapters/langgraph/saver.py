@@ -61,7 +61,7 @@ class Saver(BaseCheckpointSaver[Any]):
         self.store: everstep.Store = store if isinstance(store, everstep.Store) else everstep.open(store)
         self.strict = strict
         self.workflow = workflow
-        self._history = History(self.store, self._decode)
+        self._history = History(self.store, self.decode)
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -150,7 +150,7 @@ class Saver(BaseCheckpointSaver[Any]):
         thread, ns = _where(config)
         about: dict[str, Any] = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         about["metadata"] = dict(get_checkpoint_metadata(config, metadata))
-        self.thread(thread).put(ns, get_checkpoint_id(config) or None, about, checkpoint["channel_values"], new_versions, self._encode)
+        self.thread(thread).put(ns, get_checkpoint_id(config) or None, about, checkpoint["channel_values"], new_versions, self.encode)
         return config_of(thread, ns, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -160,7 +160,7 @@ class Saver(BaseCheckpointSaver[Any]):
         if not id:
             raise InvalidArgument("put_writes needs the checkpoint_id of the checkpoint that the writes follow")
         if writes:
-            self.thread(thread).put_writes(ns, id, list(writes), task_id, task_path, self._encode)
+            self.thread(thread).put_writes(ns, id, list(writes), task_id, task_path, self.encode)
 
     # Deleting and copying.
 
@@ -236,10 +236,12 @@ class Saver(BaseCheckpointSaver[Any]):
             return f"{int(head) + 1:032}{dot}{tail}"
         return current + 1
 
-    def _encode(self, value: Any, path: str) -> Any:
+    def encode(self, value: Any, path: str) -> Any:
+        """Return a value as it is stored; raise Unstorable if that is not possible."""
         return self._values.encode(value, path, self.serde)
 
-    def _decode(self, stored: Any) -> Any:
+    def decode(self, stored: Any) -> Any:
+        """Return the value of stored data."""
         return self._values.decode(stored, self.serde)
 
 
