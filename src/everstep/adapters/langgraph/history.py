@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, DeltaChannelHistory, PendingWrite
 
 import everstep
-from everstep.adapters.langgraph.layout import ADAPTER, ID, NS, PARENT, part
+from everstep.adapters.langgraph.layout import ADAPTER, EMPTY, ID, METADATA, NS, PARENT, part
 from everstep.adapters.langgraph.pending import PREFIX, pending_writes
 from everstep.adapters.langgraph.thread import newest, refuse_foreign
 from everstep.errors import NotFound
@@ -65,7 +65,7 @@ class History:
         for page in self._pages(thread, meta):
             numbers = {
                 one.number for one in page
-                if ID in one.meta and _matches(one.meta, wanted)
+                if ID in one.meta
                 and (before is None or (one.number < below.number if below is not None else one.meta[ID] < before))
             }  # fmt: skip
             if not numbers:
@@ -75,10 +75,9 @@ class History:
                     continue
                 if left == 0:
                     return
-                found = self._tuple(thread, checkpoint, state)
-                if all(key in found.metadata and found.metadata[key] == value for key, value in wanted.items()):  # type: ignore[literal-required]
+                if self._matches(checkpoint, state, wanted):
                     left -= 1
-                    yield found
+                    yield self._tuple(thread, checkpoint, state)
 
     def _pages(self, thread: str, meta: Mapping[str, Any]) -> Iterator[Any]:
         after: Any = None
@@ -107,14 +106,19 @@ class History:
         writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
         seeds: dict[str, Any] = {}
         start = self.find(thread, ns, id)
-        wanted = None if start is None else start.meta.get(PARENT)
-        if start is not None and wanted is not None and start.number > 1:
-            for checkpoint, state in self._store.states(thread, last=start.number - 1, shared=True):
+        wanted: Any = None
+        if start is not None:
+            for checkpoint, state in self._store.states(thread, last=start.number, shared=True):
+                if checkpoint.number == start.number:
+                    wanted = part(state, ns)[1].get(PARENT)
+                    continue
+                if wanted is None:
+                    break
                 if checkpoint.meta.get(ID) != wanted or checkpoint.meta.get(NS) != ns:
                     continue
                 self._collect(thread, checkpoint, state, [channel for channel in channels if channel not in seeds], writes, seeds)
-                wanted = checkpoint.meta.get(PARENT)
-                if wanted is None or len(seeds) == len(set(channels)):
+                wanted = part(state, ns)[1].get(PARENT)
+                if len(seeds) == len(set(channels)):
                     break
         out: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
@@ -140,10 +144,11 @@ class History:
 
     def _tuple(self, thread: str, checkpoint: everstep.Checkpoint, state: Any) -> CheckpointTuple:
         meta = checkpoint.meta
-        ns, id, parent = meta[NS], meta[ID], meta.get(PARENT)
+        ns, id = meta[NS], meta[ID]
         values, stored = part(state, ns)
         about = self._decode(dict(stored))
-        metadata = about.pop("metadata")
+        metadata, parent = about.pop(METADATA), about.pop(PARENT)
+        about.pop(EMPTY)
         about["channel_values"] = self._decode(values)
         return CheckpointTuple(
             config_of(thread, ns, id),
@@ -153,16 +158,12 @@ class History:
             self.writes(thread, checkpoint.number),
         )
 
+    def _matches(self, checkpoint: everstep.Checkpoint, state: Any, wanted: Mapping[str, Any]) -> bool:
+        metadata = self._decode(part(state, checkpoint.meta[NS])[1].get(METADATA) or {}) if wanted else {}
+        return all(key in metadata and metadata[key] == value for key, value in wanted.items())
+
     def _refuse_foreign(self, thread: str) -> None:
         try:
             refuse_foreign(self._store, thread)
         except NotFound:
             return
-
-
-def _matches(meta: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the labels of a checkpoint rule it out. Metadata that is not among the labels is compared later."""
-    return all(key not in meta or meta[key] == value for key, value in wanted.items())
-
-
-

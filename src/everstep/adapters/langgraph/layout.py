@@ -6,19 +6,21 @@
     $langgraph   by namespace: what LangGraph needs to continue, such as channel versions. Commands for people don't show keys with `$`
 
 A checkpoint belongs to one namespace, `""` for the graph itself; the parts of other namespaces are the newest ones. Its metadata has
-checkpoint_id, checkpoint_ns and parent_checkpoint_id, which is how checkpoints are found, and all plain metadata of LangGraph's.
+checkpoint_id and checkpoint_ns, which is how checkpoints are found, and the run_id that LangGraph gives, if any.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 ABOUT = "$langgraph"
 ADAPTER = {"adapter": "langgraph"}
-ID, NS, PARENT = "checkpoint_id", "checkpoint_ns", "parent_checkpoint_id"
+ID, NS, RUN_ID = "checkpoint_id", "checkpoint_ns", "run_id"
+PARENT, EMPTY, METADATA = "parent", "empty", "metadata"  # in the bookkeeping, beside the fields of LangGraph's checkpoint
 TRANSIENT = ":"  # a namespace with a task id in it belongs to one call of a subgraph
+_AT = "at"  # the fields that change each time, as one value: fewer changes to look for and to store
+_VERSIONS = ("channel_versions", "versions_seen")
 _OWN_NODES = frozenset({"__start__", "__input__", "__interrupt__"})
 
 
@@ -30,7 +32,10 @@ def is_internal(channel: str) -> bool:
 def part(state: Any, ns: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the stored values and the bookkeeping of a namespace."""
     of = state if not ns else state.get("subgraphs", {}).get(ns, {})
-    return {**of.get("values", {}), **of.get("pending", {})}, state.get(ABOUT, {}).get(ns, {})
+    stored = state.get(ABOUT, {}).get(ns, {})
+    about = {**stored, **dict(stored.get(_AT, ()))}
+    about.pop(_AT, None)
+    return {**of.get("values", {}), **of.get("pending", {}), **dict.fromkeys(about.get(EMPTY, ()))}, about
 
 
 def place(state: Any, ns: str) -> Any:
@@ -53,35 +58,44 @@ def forget_calls(state: Any) -> None:
         del state["subgraphs"]
 
 
-def merge(old: Any, new: Mapping[str, Any]) -> None:
-    """Change a live dict so that it equals a plain one, touching only what differs."""
-    for key in [key for key in old if key not in new]:
-        del old[key]
+def write_about(state: Any, ns: str, about: Mapping[str, Any]) -> None:
+    """Write the bookkeeping of a namespace into a live state, touching only what differs."""
+    if ABOUT not in state:
+        state[ABOUT] = {}
+    if ns not in state[ABOUT]:
+        state[ABOUT][ns] = {name: {} for name in _VERSIONS}
+    live = state[ABOUT][ns]
+    for name in _VERSIONS:
+        _merge(live[name], about.get(name) or {})
+    live[_AT] = tuple((key, value) for key, value in about.items() if key not in _VERSIONS)
+
+
+def _merge(old: Any, new: Mapping[str, Any]) -> None:
+    """Change a live dict so that it equals a plain one."""
+    if len(old) > len(new) or not all(key in new for key in old):
+        for key in [key for key in old if key not in new]:
+            del old[key]
     for key, value in new.items():
-        before = old.get(key) if key in old else merge
+        before = old.get(key, _merge)
         if value.__class__ is dict and isinstance(before, dict):
-            merge(before, value)
+            if before != value:
+                _merge(before, value)
         elif before.__class__ is not value.__class__ or before != value:
             old[key] = value
 
 
-def labels(ns: str, id: str, parent: str | None, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of an Everstep checkpoint."""
-    out = {key: value for key, value in metadata.items() if _is_label(key, value)}
-    return {**out, ID: id, NS: ns, **({} if parent is None else {PARENT: parent})}
-
-
-def _is_label(key: str, value: Any) -> bool:
-    if key in (ID, NS, PARENT, "$") or not isinstance(key, str) or not 0 < len(key) <= 100 or not key.isprintable():
-        return False
-    if value.__class__ is str:
-        return len(value) <= 1_000 and value.isprintable()
-    if value.__class__ is float:
-        return math.isfinite(value)
-    return value.__class__ is bool or (value.__class__ is int and -(2**63) <= value < 2**63)
+def labels(ns: str, id: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata of an Everstep checkpoint, by which it is found. Each item costs a row of an index, so there are few."""
+    run_id = metadata.get(RUN_ID)
+    return {ID: id, NS: ns, **({RUN_ID: run_id} if isinstance(run_id, str) and 0 < len(run_id) <= 1_000 else {})}
 
 
 def nodes_that_ran(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the nodes that have seen new versions of channels since the checkpoint before."""
-    old, new = before.get("versions_seen") or {}, now.get("versions_seen") or {}
+    old, new = before.get("versions_seen", {}), now.get("versions_seen") or {}
     return ", ".join(sorted(node for node, seen in new.items() if node not in _OWN_NODES and seen != old.get(node)))
+
+
+def empty_channels(values: Mapping[str, Any]) -> list[str]:
+    """Return LangGraph's own channels that are set and hold nothing: they only say which node is next."""
+    return [channel for channel, value in values.items() if value is None and is_internal(channel)]

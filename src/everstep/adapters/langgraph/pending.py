@@ -11,8 +11,8 @@ from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, PendingWrite, writes_sort_key
 
-PREFIX = "writes/"
-_SPECIAL = "writes/special/"
+PREFIX = "$writes/"  # commands for people don't show names with `$`
+_SPECIAL = "$writes/special/"
 
 
 class Entries:

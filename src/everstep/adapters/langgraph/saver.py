@@ -30,6 +30,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 import everstep
 from everstep.adapters.langgraph import gates, upkeep
 from everstep.adapters.langgraph.history import History, config_of
+from everstep.adapters.langgraph.layout import METADATA
 from everstep.adapters.langgraph.thread import Thread
 from everstep.adapters.langgraph.values import Values
 from everstep.errors import InvalidArgument
@@ -149,7 +150,7 @@ class Saver(BaseCheckpointSaver[Any]):
         """Save a checkpoint; when this returns, it is durable. Raise Conflict if the thread has moved on."""
         thread, ns = _where(config)
         about: dict[str, Any] = {key: value for key, value in checkpoint.items() if key != "channel_values"}
-        about["metadata"] = dict(get_checkpoint_metadata(config, metadata))
+        about[METADATA] = dict(get_checkpoint_metadata(config, metadata))
         self.thread(thread).put(ns, get_checkpoint_id(config) or None, about, checkpoint["channel_values"], new_versions, self.encode)
         return config_of(thread, ns, checkpoint["id"])
 

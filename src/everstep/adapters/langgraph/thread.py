@@ -88,8 +88,11 @@ class Thread:
     def _put(
         self, ns: str, parent: str | None, about: dict[str, Any], values: Mapping[str, Any], new: Mapping[str, Any], encode: Encode
     ) -> None:
-        id, metadata = about["id"], about["metadata"]
-        meta = layout.labels(ns, id, parent, metadata)
+        id, metadata = about["id"], about[layout.METADATA]
+        meta = layout.labels(ns, id, metadata)
+        empty = layout.empty_channels(values)
+        about = {**about, layout.PARENT: parent, layout.EMPTY: empty}
+        values = {channel: value for channel, value in values.items() if channel not in empty} if empty else values
         for _ in range(_TRIES):
             line, state = self._live()
             self._refuse_stale(ns, parent, metadata)
@@ -124,14 +127,9 @@ class Thread:
                 del self._mirrors[other]
         same: Callable[[str], bool] = lambda channel: mirror.unchanged(channel, parent, versions, new)  # noqa: E731
         channels.write(layout.place(state, ns), values, mirror, same, encode)
-        if ABOUT not in state:
-            state[ABOUT] = {}
-        if ns not in state[ABOUT]:
-            state[ABOUT][ns] = {}
-        known = state[ABOUT][ns]
-        ran = layout.nodes_that_ran(known, about)
-        layout.merge(known, encode(about, ABOUT))
-        source = about["metadata"].get("source")
+        ran = layout.nodes_that_ran(state.get(ABOUT, {}).get(ns, {}), about)
+        layout.write_about(state, ns, encode(about, ABOUT))
+        source = about[layout.METADATA].get("source")
         if source != "loop" or not ran:
             return str(source or "checkpoint")[:200]
         return (ran if not ns else f"{ns.partition(layout.TRANSIENT)[0]}: {ran}")[:500]

@@ -28,7 +28,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CHECKPOINTER = "__pregel_checkpointer"  # LangGraph has no public name for these two keys of a task's config
 _DURABILITY = "__pregel_durability"
 _INJECTED = ("langgraph.", "langchain_core.", "langchain.")
-_PREFIX = "tool/"
 _calls_lock = threading.Lock()
 
 
@@ -121,7 +120,7 @@ class _Task:
         """Return what identifies a call in its task."""
         given = key(*args, **kwargs) if key is not None else _arguments(function, args, kwargs)
         digest = sha256(_stable(given).encode()).hexdigest()[:16]
-        made = f"{_PREFIX}{self._task}/{name}/{digest}"
+        made = f"tool {name} {digest}/{self._task}"
         with _calls_lock:
             counts = _counts(self._attempt)
             counts[made] += 1
@@ -141,7 +140,7 @@ class _Task:
             stored = self._saver.encode(result, "result")
         except Unstorable as error:
             raise Unstorable(
-                f"the result of the durable tool {address.split('/')[2]}", error.reason,
+                f"the result of the durable {address.rpartition(' ')[0]}", error.reason,
                 remedy=f"It has run, and will run again if the task is repeated. {error.remedy}",
             ) from error  # fmt: skip
         if self._saver.thread(self._thread).attach(self._number, address, stored):

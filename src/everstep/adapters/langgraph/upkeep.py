@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import everstep
-from everstep.adapters.langgraph.layout import ADAPTER, ID, NS, PARENT, part
+from everstep.adapters.langgraph.layout import ADAPTER, ID, METADATA, NS, PARENT, RUN_ID, part
 from everstep.adapters.langgraph.thread import refuse_foreign
 from everstep.errors import InvalidArgument, NotFound
 
@@ -38,7 +38,7 @@ def _all(store: everstep.Store, run_id: str) -> list[everstep.Checkpoint]:
     out: list[everstep.Checkpoint] = []
     after: Any = None
     while True:
-        page = store.find(meta={"run_id": run_id}, **({} if after is None else {"after": after}))
+        page = store.find(meta={RUN_ID: run_id}, **({} if after is None else {"after": after}))
         out += [one for one in page if ID in one.meta]
         after = page.next
         if after is None:
@@ -111,9 +111,9 @@ def _kept(store: everstep.Store, thread: str, headers: Iterable[everstep.Checkpo
             keep.add(at.number)
             values, about = _part(store, thread, at, ns)
             if missing is None:
-                missing = set((about.get("metadata") or {}).get(_COUNTERS) or ())
+                missing = set((about.get(METADATA) or {}).get(_COUNTERS) or ())
             missing -= set(values)
-            parent = at.meta.get(PARENT)
+            parent = about.get(PARENT)
             at = by_id.get((ns, parent)) if missing and parent is not None else None
     return keep
 
