@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from everstep.agents.state import AgentState
     from everstep.api import Store, open
     from everstep.codec.kinds import Unknown, register
+    from everstep.codec.opaque import Opaque
     from everstep.errors import EverstepError, NonDeterminism, StepFailed
+    from everstep.ids import quote, unquote
     from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
@@ -39,6 +41,7 @@ __all__ = [
     "Decision",
     "EverstepError",
     "NonDeterminism",
+    "Opaque",
     "Outcome",
     "Retention",
     "Retry",
@@ -55,10 +58,12 @@ __all__ = [
     "off",
     "on",
     "open",
+    "quote",
     "register",
     "repair",
     "sleep",
     "step",
+    "unquote",
     "workflow",
 ]
 _WHERE = {
@@ -71,6 +76,7 @@ _WHERE = {
     "Decision": "agents.decision",
     "EverstepError": "errors",
     "NonDeterminism": "errors",
+    "Opaque": "codec.opaque",
     "Outcome": "runtime.outcome",
     "Retention": "store.retention.retention",
     "Retry": "runtime.steps.retry",
@@ -87,10 +93,12 @@ _WHERE = {
     "off": "runtime.limits.policy",
     "on": "runtime.limits.policy",
     "open": "api",
+    "quote": "ids",
     "register": "codec.kinds",
     "repair": "store.repair.repair",
     "sleep": "runtime.waits.gates",
     "step": "api",
+    "unquote": "ids",
     "workflow": "runtime.workflow",
 }
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.lines.async_line import AsyncLine
     from everstep.runtime.lines.line import Line
+    from everstep.runtime.lines.together import Together
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
     from everstep.store.retention.cleanup import Schedule
@@ -122,6 +123,15 @@ class Store(EngineStore):
         from everstep.runtime.lines.line import Line
 
         return Line(self, check_id(id), state, self._fields(workflow, session, tags, note, meta))
+
+    def together(self) -> Together:
+        """Write the appends of several lines in one commit, at the end of the block: `with store.together(): ...`. All are made, or none.
+
+        What is appended inside cannot be read before the end. Also `async with`.
+        """
+        from everstep.runtime.lines.together import Together
+
+        return Together(self)
 
     async def _async_line(self, id: str, **given: Any) -> AsyncLine:
         """Do the same for the tasks of an event loop."""

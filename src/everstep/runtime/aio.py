@@ -222,7 +222,7 @@ class AsyncStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name.startswith("_") or name in ("on", "hooks") or not callable(method):
+        if name.startswith("_") or name in ("on", "hooks", "together", "drives") or not callable(method):
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:

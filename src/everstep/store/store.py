@@ -219,6 +219,20 @@ class BaseStore:
         self._tell("after_fork", row.id, step=address, fork=made.id)
         return made
 
+    def copy(self, run_id: str, id: str | None = None) -> RunInfo:
+        """Create a run with the whole history of another one, under a new id in the same family; it shares all chunks.
+
+        Checkpoints keep their numbers, times, labels and attached entries. The copy waits, unless the run has ended.
+        """
+        need(self.backend, Index, Reclaim)
+        row = find_run(self.backend, run_id)
+        self._tell("before_fork", row.id)
+        from everstep.store.travel.copies import copy
+
+        made = copy(self.backend, self.framer, row, id)
+        self._tell("after_fork", row.id, fork=made.id)
+        return RunInfo.of(made)
+
     def delete(self, run_id: str) -> None:
         """Delete a run and everything that belongs only to it. Its forks stay intact."""
         need(self.backend, Reclaim)

@@ -31,6 +31,7 @@ from everstep.records import Kind, RunRow, Status
 from everstep.runtime.engine.opening import continue_from
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.lines.catch_up import caught_up
+from everstep.runtime.lines.together import group
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.events.event import Event
@@ -67,6 +68,7 @@ class Appender:
         self._fields = fields
         self._saver: Saver | None = None  # the live state; loaded when it is first used
         self._unsure: Commit | None = None  # a commit whose outcome is unknown
+        self._before: tuple[RunRow | None, int, bool] = (None, 0, False)
         self._is_plain = False  # whether it is known not to be a workflow's run
         self._attached: dict[int, set[str]] = {}  # addresses by checkpoint, while no other writer has appended
 
@@ -251,12 +253,41 @@ class Appender:
         raise await self._overtaken()
 
     async def _commit(self, commit: Commit) -> None:
+        together = group.get()
+        if together is not None and together.url == self.store.url:
+            together.add(self, commit)
+            return
         try:
             await self.ways.commit(self.store.backend, commit)
         except BaseException as error:
             if not isinstance(error, EverstepError) or interrupts(error) or error.written != "no":
                 self._unsure = commit
             raise
+
+    # Several lines in one commit.
+
+    def remember(self) -> None:
+        """Note what is known before the first commit of a block that may be taken back."""
+        self._before = (self.row, self.number, self._is_plain)
+
+    def take_back(self, unsure: Commit | None) -> None:
+        """Know again what was known before the block. `unsure` is its commit, if the outcome is unknown."""
+        self.row, self.number, self._is_plain = self._before
+        self._unsure = unsure
+        self._attached.clear()
+        if self._saver is not None:
+            self._saver.lost()
+
+    def refuse_moved(self) -> None:
+        """Raise Conflict if this is the run that has moved on, or LeaseHeld if a live process drives it."""
+        now = self._stored()
+        if now is None and self.row is not None:
+            raise self._deleted()
+        if now is not None and (self.row is None or now.check != self.row.check):
+            holder = None if now.worker is None else self.store.backend.holder(now)
+            if holder is not None:
+                raise LeaseHeld(now.id, holder.host, holder.pid, iso(now.since), iso(holder.expires_at))
+            raise self._conflict(now)
 
     async def _look_again(self, alone: bool) -> None:
         """Read the row that was in the way of a commit."""

@@ -77,12 +77,27 @@ def list_attached(backend: Backend, row: RunRow, number: int | None, prefix: str
     """Return the entries attached to a checkpoint, or to any, in the order in which they were first attached. Each one is proved."""
     if number is not None and type(number) is not int:
         raise InvalidArgument(f"number must be the number of a checkpoint, got {number!r:.60}")
-    records = [r for r in backend.attached(row.id, "" if number is None else f"{number}:") if r.seq <= row.head_seq and r.body is not None]
+    return [one for record in _newest(backend, row, number) if (one := _opened(backend, row, record)).name.startswith(prefix or "")]
+
+
+def carried(backend: Backend, row: RunRow, number: int, key: bytes) -> list[Entry]:
+    """Return the entries of a checkpoint for the first checkpoint of a fork, whose key this is. The family shares their chunks."""
+    out: list[Entry] = []
+    for record in _newest(backend, row, number):
+        name = open_as(record.opened_by(backend.framer), AttachedEntry).name
+        out.append(Entry(_ATTACHED, record.content(), address_of(key, 1, name)))
+    return out
+
+
+def _newest(backend: Backend, row: RunRow, number: int | None) -> list[Record]:
+    """Return the newest record of each name, proved."""
+    found = backend.attached(row.id, "" if number is None else f"{number}:")
+    records = [record for record in found if record.seq <= row.head_seq and record.body is not None]
     prove(backend, row, records)
     newest: dict[str | None, Record] = {}
     for record in records:
         newest[record.note] = record
-    return [one for record in newest.values() if (one := _opened(backend, row, record)).name.startswith(prefix or "")]
+    return list(newest.values())
 
 
 def _opened(backend: Backend, row: RunRow, record: Record) -> Attached:
