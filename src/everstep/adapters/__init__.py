@@ -1,1 +1,1 @@
-"""Adapters: one package for each agent framework, imported only on demand. Built on the public names of Everstep; nothing imports them."""
+"""Adapters: agents of other frameworks as durable runs. Each framework has a module of its own, and an extra that installs it."""

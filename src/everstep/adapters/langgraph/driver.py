@@ -31,8 +31,9 @@ def resume(graph: Any, *, config: Mapping[str, Any] | None = None, workflow: str
         )
 
     def drive(run: Any) -> Any:
-        given = {**(config or {}), "configurable": {**(config or {}).get("configurable", {}), "thread_id": run.id}}
-        answers = saver.answers(run.id)
+        thread = everstep.unquote(run.id)
+        given = {**(config or {}), "configurable": {**(config or {}).get("configurable", {}), "thread_id": thread}}
+        answers = saver.answers(thread)
         command = Command(resume=answers) if answers else None
         return shown(_invoked(graph, command, given))
 

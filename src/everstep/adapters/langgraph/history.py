@@ -18,8 +18,9 @@ Decode = Callable[[Any], Any]
 _PAGE = 100
 
 
-def config_of(thread: str, ns: str, id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
+def config_of(run: str, ns: str, id: str) -> RunnableConfig:
+    """Return the config that names a checkpoint. The id of a run is its thread's, quoted."""
+    return {"configurable": {"thread_id": everstep.unquote(run), "checkpoint_ns": ns, "checkpoint_id": id}}
 
 
 class History:

@@ -88,7 +88,7 @@ class Saver(BaseCheckpointSaver[Any]):
         await asyncio.to_thread(self.close)
 
     def thread(self, id: str) -> Thread:
-        """Return the thread with this id, open for writing."""
+        """Return the thread whose run has this id, open for writing."""
         with self._lock:
             found = self._threads.get(id)
             if found is None:
@@ -100,9 +100,10 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def answers(self, thread_id: str) -> dict[str, Any]:
         """Return the answers to the interrupts that a thread waits for: `graph.invoke(Command(resume=saver.answers(id)), config)`."""
-        found = self._history.get(thread_id, "", None)
+        run = everstep.quote(str(thread_id))
+        found = self._history.get(run, "", None)
         pending = [] if found is None else found.pending_writes or []
-        return gates.answers(self.store, thread_id, [one for _, channel, value in pending if channel == INTERRUPT for one in value])
+        return gates.answers(self.store, run, [one for _, channel, value in pending if channel == INTERRUPT for one in value])
 
     # Reading.
 
@@ -125,7 +126,7 @@ class Saver(BaseCheckpointSaver[Any]):
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, newest first: those of a thread, or of all threads."""
         conf: Mapping[str, Any] = {} if config is None else config["configurable"]
-        threads = [str(conf["thread_id"])] if "thread_id" in conf else self._history.threads()
+        threads = [everstep.quote(str(conf["thread_id"]))] if "thread_id" in conf else self._history.threads()
         bound = None if before is None else get_checkpoint_id(before)
         left = limit
         for thread in threads:
@@ -167,8 +168,9 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with all that belongs to it."""
-        upkeep.delete_thread(self.store, str(thread_id))
-        self.thread(str(thread_id)).forget()
+        run = everstep.quote(str(thread_id))
+        upkeep.delete_thread(self.store, run)
+        self.thread(run).forget()
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints that LangGraph made in runs with these ids, in all threads."""
@@ -177,14 +179,15 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history."""
-        upkeep.copy_thread(self.store, str(source_thread_id), str(target_thread_id))
-        self.thread(str(target_thread_id)).forget()
+        target = everstep.quote(str(target_thread_id))
+        upkeep.copy_thread(self.store, everstep.quote(str(source_thread_id)), target)
+        self.thread(target).forget()
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all checkpoints of threads but the newest of each namespace and what its delta channels need; or all, with "delete"."""
-        for thread in thread_ids:
-            upkeep.prune(self.store, str(thread), strategy)
-            self.thread(str(thread)).forget()
+        for run in [everstep.quote(str(thread)) for thread in thread_ids]:
+            upkeep.prune(self.store, run, strategy)
+            self.thread(run).forget()
 
     # The same for asyncio.
 
@@ -247,11 +250,11 @@ class Saver(BaseCheckpointSaver[Any]):
 
 
 def _where(config: RunnableConfig) -> tuple[str, str]:
-    """Return the thread and the namespace that a config names."""
+    """Return the run of the thread and the namespace that a config names."""
     conf = config.get("configurable") or {}
     thread = conf.get("thread_id")
     if thread is None or thread == "":
         raise InvalidArgument(
             "the config of a graph with a checkpointer must have a thread_id", remedy='{"configurable": {"thread_id": "order-7"}}'
         )
-    return str(thread), str(conf.get("checkpoint_ns") or "")
+    return everstep.quote(str(thread)), str(conf.get("checkpoint_ns") or "")

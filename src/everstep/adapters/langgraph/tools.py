@@ -21,6 +21,7 @@ from langgraph.runtime import ExecutionInfo, get_runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
+import everstep
 from everstep.adapters.langgraph.saver import Saver
 from everstep.errors import InvalidArgument, Unstorable
 
@@ -85,7 +86,7 @@ class _Task:
 
     def __init__(self, saver: Saver, about: ExecutionInfo):
         self._saver = saver
-        self._thread = str(about.thread_id)
+        self._thread = everstep.quote(str(about.thread_id))
         self._ns = about.checkpoint_ns.rpartition("|")[0]
         self._id = about.checkpoint_id
         self._task = about.task_id

@@ -7,8 +7,8 @@ Plain data stays as it is. Anything else is a dict with the key `@`:
     {"@": "send", "node": …, "arg": …, "timeout": …}   work that a node has sent
     {"@": "snapshot", "value": …}                      the full value of a delta channel
     {"@": "set", "frozen": …, "items": …}              a set of other things than plain data
-    {"@": "bytes", "type": "re.Pattern", "data": …}    what only LangGraph's serializer knows
     {"@": "dict", "items": …}                          a dict of the user that has the key `@`
+    everstep.Opaque                                    bytes of LangGraph's serializer, for the types that only it knows
 
 A class is found among the allowed ones by its name; a name found in data is never imported. A type that is not allowed is refused when it is
 saved, before anything is written. No I/O.
@@ -36,6 +36,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 from pydantic import BaseModel
 
+import everstep
 from everstep.adapters.langgraph import messages
 from everstep.adapters.langgraph.messages import TAG
 from everstep.errors import InvalidArgument, Unstorable
@@ -45,6 +46,7 @@ ATOMS = frozenset(
     | {PosixPath, PurePosixPath, PureWindowsPath}
 )
 _BUILT_IN: tuple[type, ...] = (Document, Interrupt, Command, Overwrite, TimeoutPolicy)
+_OPAQUE = "langgraph/"
 _watch = threading.local()
 
 
@@ -149,7 +151,8 @@ class _Encoding:
                 f"is of type {name}, which this saver does not restore",
                 remedy=f"Allow it: Saver(types=[{cls.__name__}]).",
             )
-        return {TAG: "bytes", "type": name, "data": list(self._serialized(value, path, name))}
+        form, data = self._serialized(value, path, name)
+        return everstep.Opaque(_OPAQUE + form, data, f"<{name} {len(data):,} bytes>")
 
     def _fields(self, value: Any, path: str) -> dict[str, Any]:
         if isinstance(value, Enum):
@@ -205,6 +208,8 @@ class _Decoding:
             return deque((self.value(item) for item in stored), stored.maxlen)
         if cls is OrderedDict:
             return OrderedDict((key, self.value(item)) for key, item in stored.items())
+        if cls is everstep.Opaque and stored.type.startswith(_OPAQUE):
+            return self._serde.loads_typed((stored.type.removeprefix(_OPAQUE), stored.data))
         return stored
 
     def _tagged(self, tag: str, stored: dict[str, Any]) -> Any:
@@ -218,8 +223,6 @@ class _Decoding:
             return Send(stored["node"], self.value(stored["arg"]), **({} if timeout is None else {"timeout": timeout}))
         if tag == "snapshot":
             return _DeltaSnapshot(self.value(stored["value"]))
-        if tag == "bytes":
-            return self._serde.loads_typed(tuple(stored["data"]))
         if tag == "set":
             return (frozenset if stored["frozen"] else set)(self.value(item) for item in stored["items"])
         if tag == "dict":
