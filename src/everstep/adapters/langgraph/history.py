@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 import everstep
 from everstep.adapters.langgraph.layout import ADAPTER, EMPTY, ID, METADATA, NS, PARENT, part
 from everstep.adapters.langgraph.pending import PREFIX, pending_writes
-from everstep.adapters.langgraph.thread import newest, refuse_foreign
+from everstep.adapters.langgraph.thread import adopt, newest, refuse_foreign
 from everstep.errors import NotFound
 
 Decode = Callable[[Any], Any]
@@ -45,8 +45,8 @@ class History:
             found = newest(self._store, thread, ns)
         else:
             found = self.by_id(thread, id, {NS: ns})
-        if found is None:
-            self._refuse_foreign(thread)
+        if found is None and self._adopted(thread):
+            found = newest(self._store, thread, ns) if id is None else self.by_id(thread, id, {NS: ns})
         return found
 
     def by_id(self, thread: str, id: str, more: Mapping[str, Any] | None = None) -> everstep.Checkpoint | None:
@@ -163,8 +163,10 @@ class History:
         metadata = self._decode(part(state, checkpoint.meta[NS])[1].get(METADATA) or {}) if wanted else {}
         return all(key in metadata and metadata[key] == value for key, value in wanted.items())
 
-    def _refuse_foreign(self, thread: str) -> None:
+    def _adopted(self, run: str) -> bool:
+        """Refuse a run that is not a thread; adopt a fork of a thread that has no labels yet."""
         try:
-            refuse_foreign(self._store, thread)
+            refuse_foreign(self._store, run)
+            return newest(self._store, run, "") is None and adopt(self._store, run)
         except NotFound:
-            return
+            return False

@@ -130,7 +130,10 @@ class Saver(BaseCheckpointSaver[Any]):
         bound = None if before is None else get_checkpoint_id(before)
         left = limit
         for thread in threads:
-            for found in self._history.list(thread, conf.get("checkpoint_ns"), conf.get("checkpoint_id"), filter or {}, bound, left):
+            ns = conf.get("checkpoint_ns")
+            if bound is not None and ns is not None:
+                self.thread(thread).was_read(ns, None, asked=True)
+            for found in self._history.list(thread, ns, conf.get("checkpoint_id"), filter or {}, bound, left):
                 if bound is not None:
                     self.thread(thread).was_read(found.config["configurable"]["checkpoint_ns"], found.checkpoint["id"], asked=True)
                 left = None if left is None else left - 1

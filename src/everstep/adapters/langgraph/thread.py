@@ -52,22 +52,24 @@ class Thread:
         self._asked: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._found_empty: set[str] = set()
+        self._asked_before_first: set[str] = set()
         self._early: dict[tuple[str, str], list[Entries]] = {}  # writes that came before their checkpoint
         self._failed: tuple[float, BaseException] | None = None
 
     # What a reader tells.
 
     def was_read(self, ns: str, id: str | None, *, asked: bool) -> None:
-        """Note that a checkpoint was read: by its id, or as the newest of its namespace."""
+        """Note that a checkpoint was read: by its id, or as the newest of its namespace. None: there was none."""
         with self._lock:
             if id is None:
-                self._found_empty.add(ns)
+                (self._asked_before_first if asked else self._found_empty).add(ns)
                 return
             _remember(self._seen, (ns, id), None)
             if asked:
                 _remember(self._asked, (ns, id), None)
             else:
                 self._asked.pop((ns, id), None)
+                self._asked_before_first.discard(ns)
 
     # Writing.
 
@@ -189,7 +191,7 @@ class Thread:
         """Close the handle, and forget everything: the thread was deleted or changed."""
         with self._lock:
             self._forget()
-            for known in (self._numbers, self._asked, self._seen, self._found_empty, self._early):
+            for known in (self._numbers, self._asked, self._seen, self._found_empty, self._asked_before_first, self._early):
                 known.clear()
 
     # Knowing.
@@ -231,7 +233,7 @@ class Thread:
         newest = self._newest(ns)
         if newest is None or newest == parent or (parent is not None and (ns, parent) in self._asked):
             return
-        if parent is None and ns not in self._found_empty and (ns, newest) in self._seen:
+        if parent is None and (ns in self._asked_before_first or (ns not in self._found_empty and (ns, newest) in self._seen)):
             return  # the caller knows what is there
         follows = "is the first" if parent is None else f"follows {parent}"
         raise Conflict(
@@ -245,6 +247,22 @@ class Thread:
             found = newest(self._store, self.id, ns) if self._number > 0 else None
             self._heads[ns] = None if found is None else found.meta[ID]
         return self._heads[ns]
+
+
+def adopt(store: everstep.Store, run: str) -> bool:
+    """Label the checkpoint of a run that was forked from a thread, so that it is found; return whether there was one."""
+    about = store.get(run)
+    if about.parent is None or not about.checkpoints or about.meta.get("adapter") != ADAPTER["adapter"]:
+        return False
+    with store.line(run) as line:
+        for ns in sorted(line.state.get(ABOUT, ()), reverse=True):  # the graph itself last: its checkpoint is the newest
+            found = layout.part(line.state, ns)[1]
+            layout.write_about(line.state, ns, {**found, layout.PARENT: None})
+            try:
+                line.checkpoint(note="fork", meta=layout.labels(ns, found["id"], found[layout.METADATA]))
+            except Conflict:
+                break  # another process does it
+    return True
 
 
 def newest(store: everstep.Store, thread: str, ns: str) -> everstep.Checkpoint | None:

@@ -36,7 +36,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 from pydantic import BaseModel
 
-import everstep
+from everstep import Opaque  # imported before anything is read: the import registers it
 from everstep.adapters.langgraph import messages
 from everstep.adapters.langgraph.messages import TAG
 from everstep.errors import InvalidArgument, Unstorable
@@ -152,7 +152,7 @@ class _Encoding:
                 remedy=f"Allow it: Saver(types=[{cls.__name__}]).",
             )
         form, data = self._serialized(value, path, name)
-        return everstep.Opaque(_OPAQUE + form, data, f"<{name} {len(data):,} bytes>")
+        return Opaque(_OPAQUE + form, data, f"<{name} {len(data):,} bytes>")
 
     def _fields(self, value: Any, path: str) -> dict[str, Any]:
         if isinstance(value, Enum):
@@ -208,7 +208,7 @@ class _Decoding:
             return deque((self.value(item) for item in stored), stored.maxlen)
         if cls is OrderedDict:
             return OrderedDict((key, self.value(item)) for key, item in stored.items())
-        if cls is everstep.Opaque and stored.type.startswith(_OPAQUE):
+        if cls is Opaque and stored.type.startswith(_OPAQUE):
             return self._serde.loads_typed((stored.type.removeprefix(_OPAQUE), stored.data))
         return stored
 
