@@ -242,7 +242,7 @@ class Conflict(EverstepError):
     code = "E303"
     remedy = "Open the run again to continue from its newest checkpoint."
 
-    def __init__(self, message: str, *, remedy: str | None = None, written: Written | None = None, number: int | None = None):
+    def __init__(self, message: str | None = None, *, remedy: str | None = None, written: Written | None = None, number: int | None = None):
         self.number = number
         super().__init__(message, remedy=remedy, written=written)
 

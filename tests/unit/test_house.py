@@ -37,6 +37,7 @@ def test_the_package_has_no_harness() -> None:
 
 REACHED = {
     "snapshot/delta_builder.py": "a tracked container is the program's own list or dict: public names would be methods of the program's data",
+    "snapshot/compared.py": "the same",
     "snapshot/tree.py": "the same",
 }
 

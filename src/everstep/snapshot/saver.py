@@ -99,6 +99,10 @@ class Saver:
         self._delta_bytes += size
         return True
 
+    def forget_chunks(self) -> None:
+        """Rely on no chunk of the last base any more: others may have dropped it. The next base brings all of its chunks."""
+        self._known = NOTHING
+
     @property
     def state(self) -> Any:
         return delta_builder.state_of(self._tracker)

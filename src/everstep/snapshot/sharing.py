@@ -5,14 +5,12 @@ A delta copies only the containers on the paths of its operations. So fifty stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from everstep.codec.kinds import Unknown
 from everstep.codec.values import FROZEN
 from everstep.snapshot.delta import SPLICE, Op, apply, misfit
-
-_LEAVES = FROZEN
 
 
 def advanced(root: Any, ops: Iterable[Op]) -> Any:
@@ -50,34 +48,29 @@ def _own(value: Any, fresh: dict[int, Any]) -> Any:
 
 
 class Copies:
-    """Copies states that share parts, each into a value of its own. Remembers which containers have only leaves: those are copied fastest."""
+    """Copies states that share parts, each into a value of its own. Remembers where the containers in a container are."""
 
     def __init__(self) -> None:
-        self._flat: dict[int, Any] = {}  # by id; kept alive, so that no id is used twice
+        self._inside: dict[int, tuple[Any, Sequence[Any]]] = {}  # by id: the container, kept alive so that no id is used twice, and keys
 
     def of(self, value: Any) -> Any:
         cls = value.__class__
-        if cls in _LEAVES:
-            return value
-        if cls is list:
-            flat = self._flat
-            return [v.copy() if id(v) in flat else v if v.__class__ in _LEAVES else self._inner(v) for v in value]
-        return self._inner(value)
+        if cls is not dict and cls is not list:
+            return value if cls in FROZEN else self._other(value)
+        known = self._inside.get(id(value))
+        if known is None:
+            pairs = value.items() if cls is dict else enumerate(value)
+            known = self._inside[id(value)] = (value, [key for key, item in pairs if item.__class__ not in FROZEN])
+        out = value.copy()
+        for key in known[1]:
+            item = out[key]
+            out[key] = [] if item.__class__ is list and not item else self.of(item)  # empty lists are common
+        return out
 
-    def _inner(self, value: Any) -> Any:
-        cls = value.__class__
-        if id(value) in self._flat:
-            return value.copy()
-        if cls is dict:
-            if all(v.__class__ in _LEAVES for v in value.values()):
-                self._flat[id(value)] = value
-                return value.copy()
-            return {k: self.of(v) for k, v in value.items()}
-        if cls is list:
-            return self.of(value)
-        if cls is tuple:
+    def _other(self, value: Any) -> Any:
+        if value.__class__ is tuple:
             return tuple(self.of(v) for v in value)
-        if cls is Unknown:
+        if value.__class__ is Unknown:
             return Unknown(value.name, value.version, {k: self.of(v) for k, v in value.fields.items()})
         return _deep(value)
 

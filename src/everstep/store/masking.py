@@ -83,6 +83,9 @@ class MaskingSaver(Saver):
         self._live = state
         self._inner.go_on(Decoder().decode(encode(state)), deltas, delta_bytes)
 
+    def forget_chunks(self) -> None:
+        self._inner.forget_chunks()
+
     def follow(self, deltas: list[list[Op]], size: int, since_base: int | None) -> bool:
         """Return False: the deltas of others have masked values."""
         return False

@@ -286,6 +286,17 @@ class BaseStore:
         """
         return self._cleaner().prune(retention, run, dry_run, progress)
 
+    def drop(self, run_id: str, numbers: Iterable[int]) -> int:
+        """Drop checkpoints for good: state, note, tags, metadata and attached entries; return how many. Their numbers stay, without content.
+
+        The newest checkpoint cannot be dropped. `store.gc()` frees the chunks that only they needed. While a process drives the run, this
+        raises LeaseHeld.
+        """
+        need(self.backend, Audit, Index, Reclaim)
+        from everstep.store.retention.drop import drop
+
+        return drop(self.backend, self.framer, find_run(self.backend, run_id), numbers)
+
     def gc(self, *, dry_run: bool = False, compact: bool = False, progress: Progress | None = None) -> Collected:
         """Free the chunks that nothing refers to any more, and return the space. Others may write meanwhile.
 

@@ -419,6 +419,10 @@ class MemoryBackend:
                 run.bases.pop(number, None)
             for seq, digest in cut.bodies:
                 run.records[seq - 1] = replace(run.records[seq - 1], body=None, body_digest=digest)
+            for seq, left in cut.labels:
+                record = run.records[seq - 1]
+                run.records[seq - 1] = replace(record, note=None, tags=(), meta=None, labels=left)
+                run.tags = {key: tag for key, tag in run.tags.items() if tag.number != record.number}
             data.total = shift(data.total, before, run.checks())
             data.writes += 1
 

@@ -447,9 +447,20 @@ class Transaction:
             self._execute(_SQL["add_base"], base_values(pk, base))
             self._delta += int.from_bytes(base.check)
         self._drop_bodies(pk, cut.bodies)
+        self._drop_labels(pk, cut.labels)
         self._execute(_SQL["set_prune_mark"], pruned_values(pk, cut.now))
         self._delta += int.from_bytes(cut.now.check) - (_number(stored) if stored is not None else 0)
         self.touched = True
+
+    def _drop_labels(self, pk: int, labels: Sequence[tuple[int, bytes | None]]) -> None:
+        """Drop note, tags and metadata of checkpoints, and everything that finds them by these."""
+        for seq, digest in labels:
+            place = pk << 31 | seq
+            self._forget_meta(place, place)
+            for (number,) in self._execute(_SQL["drop_labels"], (digest, place)).fetchall():
+                if self.has(TAGS):
+                    gone: list[Any] = self._execute(_SQL["drop_tags_of"], (pk, number)).fetchall()
+                    self._delta -= sum(_number(check) for (check,) in gone)
 
     def _drop_bodies(self, pk: int, bodies: Sequence[tuple[int, bytes]]) -> None:
         """Delete the records and insert them without bodies: after an update, each page would stay as large as it was."""

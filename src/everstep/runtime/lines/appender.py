@@ -68,6 +68,7 @@ class Appender:
         self._fields = fields
         self._saver: Saver | None = None  # the live state; loaded when it is first used
         self._unsure: Commit | None = None  # a commit whose outcome is unknown
+        self._is_stale = False  # another writer has appended since the last state was built
         self._before: tuple[RunRow | None, int, bool] = (None, 0, False)
         self._is_plain = False  # whether it is known not to be a workflow's run
         self._attached: dict[int, set[str]] = {}  # addresses by checkpoint, while no other writer has appended
@@ -130,6 +131,9 @@ class Appender:
         """Take a row that another writer may have written."""
         if self.row is None or row.check != self.row.check:
             self._attached.clear()
+            self._is_stale = True
+            if self._saver is not None:
+                self._saver.forget_chunks()
         self.row = row
 
     # Appending.
@@ -146,9 +150,17 @@ class Appender:
             raise await self._overtaken() from None
         if state is not None:
             saver.hand_in(state)
-        saved = saver.build()
+        saved, self._is_stale = saver.build(), False
+
+        def build(row: RunRow | None) -> Commit:
+            nonlocal saved
+            if self._is_stale and saved.base is not None:  # it may rely on chunks that the other writer has dropped
+                saver.lost()
+                saved, self._is_stale = saver.build(), False
+            return self._with_checkpoint(row, saved, labels)
+
         try:
-            commit = await self.append(lambda row: self._with_checkpoint(row, saved, labels), alone=True)
+            commit = await self.append(build, alone=True)
         except BaseException:
             saver.lost()
             raise

@@ -15,6 +15,7 @@ from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import cursor as cursors
 from everstep.store.events.cursor import Cursor
 from everstep.store.events.event import Event
+from everstep.store.journal.attached import number_in
 from everstep.store.journal.entries import (
     ENTRY_KINDS,
     AnswerEntry,
@@ -127,7 +128,7 @@ def _entry(record: Record) -> tuple[str, dict[str, Any]]:
         case AnswerEntry(value, by):
             return "gate_answered", {"gate": address, "value": _shown(value), "by": by}
         case AttachedEntry(name):
-            return "attached", {"number": int(str(address).partition(":")[0]), "name": name}
+            return "attached", {"number": number_in(record), "name": name}
         case TimerEntry(deadline=due):
             return "timer_set", {"timer": address, "deadline": when(due)}
         case EventEntry(name, data):

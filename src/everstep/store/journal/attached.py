@@ -62,6 +62,12 @@ def address_of(key: bytes, number: int, name: str) -> str:
     return f"{number}:{sha256(key + name.encode()).hexdigest()[:16]}"
 
 
+def number_in(record: Record) -> int:
+    """Return the checkpoint that an entry is attached to; 0 if its address is damaged."""
+    number = str(record.note).partition(":")[0]
+    return int(number) if number.isascii() and number.isdigit() else 0
+
+
 def entry_of(key: bytes, number: int, one: Given) -> Entry:
     """Return the journal entry of a value to attach."""
     form, data, chunks = one.stored
@@ -102,7 +108,7 @@ def _newest(backend: Backend, row: RunRow, number: int | None) -> list[Record]:
 
 def _opened(backend: Backend, row: RunRow, record: Record) -> Attached:
     entry = open_as(record.opened_by(backend.framer), AttachedEntry)
-    number = int(str(record.note).partition(":")[0])
+    number = number_in(record)
     if record.note != address_of(row.key, number, entry.name):
         raise DamagedRecord(row.id, record.seq, "its address does not match its name")
     return Attached(row.id, number, entry.name, load_result(backend, row.family, entry.form, entry.data), when(record.at))

@@ -114,4 +114,6 @@ def contents_of(record: Record) -> list[bytes]:
     """Return the contents of a record's body that may contain references; none if the body was pruned."""
     if record.kind == Kind.BASE:
         return [] if record.body is None else [record.content()]
+    if record.kind == Kind.ATTACHED and record.body is None:
+        return []
     return contents(record)[1] if record.kind in _WITH_RESULTS else []

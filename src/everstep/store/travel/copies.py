@@ -19,7 +19,7 @@ from everstep.fields import replace
 from everstep.ids import check_id, new_id
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, Status, Tag, chain
 from everstep.store.chain import new_row
-from everstep.store.journal.attached import address_of
+from everstep.store.journal.attached import address_of, number_in
 from everstep.store.journal.entries import AttachedEntry, open_as, said_in
 from everstep.store.refs import tags_of, verified
 from everstep.store.retention.run_survey import bases_of, mark_of, proved
@@ -64,8 +64,7 @@ def _records(backend: Backend, framer: Framer, row: RunRow, made: RunRow) -> lis
             body = framer.wrap(packb({**said_in(record), **about}))
             one = replace(one, body=body, body_digest=sha256(body).digest())
         elif record.kind == _ATTACHED and record.body is not None:
-            number = int(str(record.note).partition(":")[0])
-            one = replace(one, note=address_of(made.key, number, open_as(record, AttachedEntry).name))
+            one = replace(one, note=address_of(made.key, number_in(record), open_as(record, AttachedEntry).name))
         one = replace(one, digest=chain(before, made.key, one, backend.seal))
         before = one.digest
         out.append(one)

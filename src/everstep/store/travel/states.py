@@ -97,7 +97,9 @@ def _given(backend: Backend, row: RunRow, found: list[Found], shared: bool) -> I
     copies = Copies()
     checkpoints = with_tags_and_marks(backend, row, [record for record, _, _ in found])
     for checkpoint, (_, value, objects) in zip(checkpoints, found, strict=True):
-        if objects:
-            yield checkpoint, revived(copies.of(value))
-        else:
-            yield checkpoint, value if shared else copies.of(value)
+        if shared and not objects:
+            yield checkpoint, value
+            continue
+        with no_collection():
+            own = copies.of(value)
+        yield checkpoint, revived(own) if objects else own
