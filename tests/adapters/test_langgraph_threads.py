@@ -97,7 +97,7 @@ def test_a_stale_writer_gets_an_error_and_overwrites_nothing(places: Any) -> Non
         return echo(state)
 
     with ThreadPoolExecutor(1) as pool:
-        stale = pool.submit(say, graph_of(Saver(store), slow), "t", "stale")
+        stale = pool.submit(say, graph_of(Saver(store), slow), "t", "stale", durability="sync")
         assert read.wait(30)
         say(graph_of(Saver(store)), "t", "second")
         go.set()

@@ -139,17 +139,17 @@ class Thread:
     def put_writes(self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, encode: Encode) -> None:
         """Attach the writes of a task to a checkpoint. If LangGraph has not saved it yet, they are saved together with it."""
         entries = entries_of(task, path, writes, encode)
+        special = {channel: value for channel, value in writes if channel in WRITES_IDX_MAP}
         with self._lock:
             number = self.number_of(ns, id)
             if number is None:
                 self._early.setdefault((ns, id), []).append(entries)
             else:
+                if RESUME in special:  # it answers the interrupt that is stored, not one that comes with it
+                    gates.close(self._store, self._open(), self._store.attached(self.id, number), task, special[RESUME])
                 self._open().attach_many(number, entries.values, replace=entries.replace)
-            special = {channel: value for channel, value in writes if channel in WRITES_IDX_MAP}
             if INTERRUPT in special:
                 gates.ask(self._open(), special[INTERRUPT])
-            if RESUME in special and number is not None:
-                gates.close(self._store, self._open(), self._store.attached(self.id, number), task, special[RESUME])
 
     def attach(self, number: int, name: str, value: Any) -> bool:
         """Attach a value to a checkpoint; return False if the name is taken."""

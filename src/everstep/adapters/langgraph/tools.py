@@ -98,9 +98,10 @@ class _Task:
         """Return the task, or None outside of a graph."""
         try:
             conf = get_config().get("configurable") or {}
-            about = get_runtime().execution_info
+            runtime: Any = get_runtime()
         except (RuntimeError, KeyError):
             return None
+        about = getattr(runtime, "execution_info", None)
         if about is None:
             return None
         saver = conf.get(_CHECKPOINTER)

@@ -1,0 +1,263 @@
+"""Durable tools run once for each task and arguments; interrupts are gates; drivers resume threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+pytest.importorskip("langgraph", reason="pip install 'everstep[langgraph,dev-adapters]'")
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, RetryPolicy, interrupt
+
+import everstep
+from everstep.adapters.langgraph import Saver, durable, resume
+from everstep.errors import AlreadyAnswered, Conflict, InvalidArgument
+from everstep.runtime import drivers
+
+T: Any = {"configurable": {"thread_id": "t"}}
+
+
+@pytest.fixture(autouse=True)
+def _no_drivers_left() -> Iterator[None]:
+    before = dict(drivers._known)
+    yield
+    drivers._known.clear()
+    drivers._known.update(before)
+
+
+class State(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    got: list[Any]
+
+
+def graph_of(saver: Any, node: Any, **options: Any) -> Any:
+    builder = StateGraph(State)
+    builder.add_node("node", node, **options)
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=saver)
+
+
+def test_finished_calls_are_not_made_again_when_the_task_is(places: Any) -> None:
+    calls: list[Any] = []
+    broken = [True]
+
+    @durable
+    def charge(card: str, amount: int = 1) -> Any:
+        calls.append((card, amount))
+        return {"id": len(calls)}
+
+    def node(state: State) -> State:
+        got = [charge("a"), charge("a", 1), charge("a", amount=2)]
+        if broken:
+            broken.pop()
+            raise RuntimeError("the process is out of luck")
+        return {"got": [*got, charge("b")]}
+
+    store = places.open()
+    with pytest.raises(RuntimeError, match="luck"):
+        graph_of(Saver(store), node).invoke({"messages": []}, T)
+    result = graph_of(Saver(store), node).invoke(None, T)
+    assert calls == [("a", 1), ("a", 1), ("a", 2), ("b", 1)]
+    assert result["got"] == [{"id": 1}, {"id": 2}, {"id": 3}, {"id": 4}]
+    graph_of(Saver(store), node).invoke({"messages": []}, T)
+    assert len(calls) == 8, "another turn is another task"
+
+
+def test_a_retry_of_the_node_keeps_finished_calls(places: Any) -> None:
+    calls: list[str] = []
+
+    @durable
+    def tick(name: str) -> int:
+        calls.append(name)
+        if calls == ["a", "b"]:
+            raise ConnectionError
+        return len(calls)
+
+    policy = RetryPolicy(max_attempts=2, initial_interval=0.001, jitter=False)
+    graph = graph_of(Saver(places.open()), lambda _: {"got": [tick("a"), tick("b")]}, retry_policy=policy)
+    assert graph.invoke({"messages": []}, T)["got"] == [1, 3]
+    assert calls == ["a", "b", "b"], "an error is not recorded"
+
+
+def test_the_second_of_two_processes_receives_the_first_result(places: Any) -> None:
+    """Both savers stand for processes that resume the same task at the same time."""
+    store = places.open()
+    meet = threading.Barrier(2, timeout=30)
+    results = iter(["first", "second"])
+    broken = [True]
+
+    @durable
+    def charge() -> str:
+        meet.wait()
+        return next(results)
+
+    def node(state: State) -> State:
+        if broken:
+            broken.pop()
+            raise RuntimeError
+        return {"got": [charge()]}
+
+    with pytest.raises(RuntimeError):
+        graph_of(Saver(store), node).invoke({"messages": []}, T)
+
+    def again() -> Any:
+        try:
+            return graph_of(Saver(store), node).invoke(None, T)["got"]
+        except Conflict:
+            return None  # the other one has saved the end of the turn
+
+    with ThreadPoolExecutor(2) as pool:
+        got = [one for one in pool.map(lambda _: again(), range(2)) if one is not None]
+    recorded = [one.value for one in store.attached("t") if one.name.startswith("tool ")]
+    assert len(recorded) == 1
+    assert got and all(one == recorded for one in got)
+
+
+def test_async_tools_and_tools_of_langchain(places: Any) -> None:
+    calls: list[str] = []
+
+    @tool
+    @durable
+    def search(q: str) -> str:
+        """Search."""
+        calls.append(q)
+        return f"found {q}"
+
+    @durable
+    async def think(n: int) -> int:
+        calls.append(f"think {n}")
+        return n + 1
+
+    async def node(state: State) -> State:
+        return {"got": [await think(1)]}
+
+    wanted = [{"name": "search", "args": {"q": q}, "id": q, "type": "tool_call"} for q in ("a", "b")]
+    store = places.open()
+    done = graph_of(Saver(store), ToolNode([search])).invoke({"messages": [AIMessage("", tool_calls=wanted)]}, T)
+    assert [message.content for message in done["messages"][1:]] == ["found a", "found b"]
+    assert asyncio.run(graph_of(Saver(store), node).ainvoke({"messages": []}, {"configurable": {"thread_id": "u"}}))["got"] == [2]
+    assert sorted(calls) == ["a", "b", "think 1"]
+    assert search.invoke({"q": "outside"}) == "found outside", "outside of a graph it is a plain function"
+
+
+def test_a_durable_tool_that_could_not_be_durable_says_so(places: Any) -> None:
+    @durable
+    def charge() -> int:
+        raise AssertionError("not called")
+
+    def node(state: State) -> State:
+        return {"got": [charge()]}
+
+    with pytest.raises(InvalidArgument, match="needs a graph with Everstep's Saver, got the checkpointer InMemorySaver"):
+        graph_of(InMemorySaver(), node).invoke({"messages": []}, T)
+    with pytest.raises(InvalidArgument, match='got "exit"'):
+        graph_of(Saver(places.open()), node).invoke({"messages": []}, T, durability="exit")
+    with pytest.raises(InvalidArgument, match="comparable across processes"):
+        graph_of(Saver(places.open()), lambda _: {"got": [durable(lambda x: 1)(object())]}).invoke({"messages": []}, T)
+    with pytest.raises(InvalidArgument, match="durable needs a function"):
+        durable(7)  # type: ignore[type-var]
+
+
+def approving(saver: Any) -> Any:
+    def node(state: State) -> State:
+        first = interrupt("Pay 30?")
+        second = interrupt({"question": "Really?", "amount": 30})
+        return {"got": [first, second]}
+
+    return graph_of(saver, node)
+
+
+def test_an_interrupt_is_a_question_that_anybody_can_answer(places: Any) -> None:
+    store = places.open()
+    graph = resume(approving(Saver(store)))
+    graph.invoke({"messages": []}, T)
+    (asked,) = store.questions(workflow="langgraph")
+    assert (asked.run, asked.ask, store.get("t").status) == ("t", "Pay 30?", "waiting")
+    store.answer("t", asked.name, "yes", by="boss")
+    assert store.due() == ["t"]
+    (outcome,) = store.wake()
+    assert outcome.status == "waiting", "the next question is open"
+    (asked,) = store.questions()
+    assert asked.ask == '{"question": "Really?", "amount": 30}'
+    store.answer("t", asked.name, {"sure": True})
+    assert store.resume("t").result == {"messages": [], "got": ["yes", {"sure": True}]}
+    assert graph.get_state(T).values["got"] == ["yes", {"sure": True}]
+    assert (list(store.questions()), store.due(), store.get("t").status) == ([], [], "succeeded")
+    graph.invoke({"messages": [HumanMessage("next turn")]}, T)
+    assert store.get("t").status == "waiting"
+    assert store.verify("full").ok
+
+
+def test_the_program_may_answer_itself(places: Any) -> None:
+    store = places.open()
+    saver = Saver(store)
+    graph = approving(saver)
+    graph.invoke({"messages": []}, T)
+    store.answer("t", store.questions()[0].name, "from the inbox")
+    graph.invoke(Command(resume=saver.answers("t")), T)
+    assert saver.answers("t") == {}
+    result = graph.invoke(Command(resume="from the program"), T)
+    assert result["got"] == ["from the inbox", "from the program"]
+    assert [(one.answer, one.by) for one in store.gates("t")] == [("from the inbox", None), ("from the program", "program")]
+    assert (list(store.questions()), store.due()) == ([], [])
+
+
+def test_a_question_is_closed_when_the_thread_moves_on(places: Any) -> None:
+    store = places.open()
+    graph = approving(Saver(store))
+    graph.invoke({"messages": []}, T)
+    old = store.questions()[0]
+    graph.invoke({"messages": [HumanMessage("something else")]}, T)
+    (asked,) = store.questions()
+    assert asked.name != old.name
+    with pytest.raises(AlreadyAnswered):
+        store.answer("t", old.name, "late")
+    assert store.due() == []
+
+
+def test_an_interrupt_in_a_subgraph_is_one_question(places: Any) -> None:
+    store = places.open()
+    inner = approving(None)
+    graph = resume(graph_of(Saver(store), inner))
+    graph.invoke({"messages": []}, T)
+    for answer in ("one", "two"):
+        (asked,) = store.questions()
+        store.answer("t", asked.name, answer)
+        store.wake()
+    assert graph.get_state(T).values["got"] == ["one", "two"]
+
+
+def test_a_worker_takes_over_a_thread_whose_process_died(tmp_path: Path) -> None:
+    """The thread stopped in the middle: a driver continues it without an answer."""
+    broken = [True]
+
+    def node(state: State) -> State:
+        if broken:
+            broken.pop()
+            raise RuntimeError("killed")
+        return {"got": ["done"]}
+
+    with Saver(str(tmp_path / "s.db")) as saver:
+        graph = resume(graph_of(saver, node))
+        with pytest.raises(RuntimeError):
+            graph.invoke({"messages": []}, T)
+        assert saver.store.resume("t").status == "succeeded"
+        assert graph.get_state(T).values["got"] == ["done"]
+
+
+def test_resume_needs_a_graph_with_our_saver() -> None:
+    with pytest.raises(InvalidArgument, match="InMemorySaver"):
+        resume(approving(InMemorySaver()))
+    assert everstep.adapters.langgraph.Saver is Saver
