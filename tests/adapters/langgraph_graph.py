@@ -1,8 +1,8 @@
 """A graph with a scripted model, two tools and an approval, for tests and for the processes that they start and kill.
 
-    python langgraph_graph.py URL THREAD LOG [KILL_AT]      run or continue the thread; each model and tool call writes a line to LOG, and the
-                                                            call with the number KILL_AT kills the process after its effect, or before it if
-                                                            the number is negative
+python langgraph_graph.py URL THREAD LOG [KILL_AT]      run or continue the thread; each model and tool call writes a line to LOG, and the
+                                                        call with the number KILL_AT kills the process after its effect, or before it if
+                                                        the number is negative
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 conformance = pytest.importorskip("langgraph.checkpoint.conformance", reason="pip install 'everstep[langgraph,dev-adapters]'")
 
-from everstep.adapters.langgraph import Saver
+from everstep.adapters.langgraph import Saver  # noqa: E402 - the adapter needs the framework
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])

@@ -26,7 +26,9 @@ EXPECTED = ["model 0", "search bike", "search lock", "model 1", "charge 30", "mo
 
 
 def start(url: str, log: Path, kill_at: int = 0) -> Any:
-    return warm.run([sys.executable, str(PROGRAM), url, "user@example.com", str(log), str(kill_at)], capture_output=True, text=True, timeout=60)
+    return warm.run(
+        [sys.executable, str(PROGRAM), url, "user@example.com", str(log), str(kill_at)], capture_output=True, text=True, timeout=60
+    )
 
 
 def check(url: str, log: Path, kills: list[int], undisturbed: str) -> None:

@@ -294,3 +294,22 @@ def test_a_damaged_checkpoint_is_an_error_and_not_an_empty_thread(tmp_path: Path
         connection.execute("UPDATE records SET body = x'00' WHERE kind = 'checkpoint'")
     with Saver(str(path)) as saver, pytest.raises(Damaged):
         graph_of(saver).get_state(of("t"))
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"), [("1.1.9", "needs langgraph 1.2.20 or newer, found 1.1.9: pip install"), (None, "needs langgraph: pip install")]
+)
+def test_a_missing_or_old_langgraph_is_named(found: Any, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from everstep.adapters.langgraph import version
+
+    def installed(package: str) -> str:
+        if found is None:
+            raise version.PackageNotFoundError
+        return str(found)
+
+    monkeypatch.setattr(version, "version", installed)
+    with pytest.raises(ImportError, match=problem):
+        version.check()
+    monkeypatch.setattr(version, "version", lambda package: "9.0.0")
+    with pytest.warns(UserWarning, match="newer than the versions"):
+        version.check()

@@ -122,7 +122,8 @@ def test_the_second_of_two_processes_receives_the_first_result(places: Any) -> N
         got = [one for one in pool.map(lambda _: again(), range(2)) if one is not None]
     recorded = [one.value for one in store.attached("t") if one.name.startswith("tool ")]
     assert len(recorded) == 1
-    assert got and all(one == recorded for one in got)
+    assert got
+    assert all(one == recorded for one in got)
 
 
 def test_async_tools_and_tools_of_langchain(places: Any) -> None:

@@ -77,7 +77,13 @@ def everything() -> dict[str, Any]:
         "plain": [None, True, False, 0, 1, -(2**70), 1.0, 1.5, "text", b"bytes", {"a": {"b": []}}],
         "containers": [(1, 2), {1, 2}, frozenset({"a"}), deque([1], 3), OrderedDict(b=1, a=2), Counter("aab"), bytearray(b"x"), range(3)],
         "keys": {1: "int", (1, "a"): "tuple", None: "none"},
-        "times": [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 2, 3), date(2026, 1, 2), time(3, 4), timedelta(1, 2)],
+        "times": [
+            datetime(2026, 1, 2, tzinfo=UTC),
+            datetime.fromisoformat("2026-01-02T03:00"),
+            date(2026, 1, 2),
+            time(3, 4),
+            timedelta(1, 2),
+        ],
         "numbers": [Decimal("1.50"), Fraction(1, 3), 1 + 2j, UUID(int=7), Path("/tmp/x")],
         "messages": [
             HumanMessage("hi", id="1", name="ada"),

@@ -34,7 +34,7 @@ def resume(graph: Any, *, config: Mapping[str, Any] | None = None, workflow: str
         thread = everstep.unquote(run.id)
         given = {**(config or {}), "configurable": {**(config or {}).get("configurable", {}), "thread_id": thread}}
         answers = saver.answers(thread)
-        command = Command(resume=answers) if answers else None
+        command: Any = Command(resume=answers) if answers else None
         return shown(_invoked(graph, command, given))
 
     everstep.drives(workflow or saver.workflow, drive)

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 import everstep
 from everstep.adapters.langgraph.layout import ADAPTER, EMPTY, ID, METADATA, NS, PARENT, part
 from everstep.adapters.langgraph.pending import PREFIX, pending_writes
-from everstep.adapters.langgraph.thread import adopt, newest, refuse_foreign
+from everstep.adapters.langgraph.runs import adopt, newest, refuse_foreign
 from everstep.errors import NotFound
 
 Decode = Callable[[Any], Any]
@@ -41,10 +41,7 @@ class History:
 
     def find(self, thread: str, ns: str, id: str | None) -> everstep.Checkpoint | None:
         """Return the record of a checkpoint, or of the newest one of a namespace."""
-        if id is None:
-            found = newest(self._store, thread, ns)
-        else:
-            found = self.by_id(thread, id, {NS: ns})
+        found = newest(self._store, thread, ns) if id is None else self.by_id(thread, id, {NS: ns})
         if found is None and self._adopted(thread):
             found = newest(self._store, thread, ns) if id is None else self.by_id(thread, id, {NS: ns})
         return found
@@ -56,7 +53,7 @@ class History:
             return None
         return found[0] if found else None
 
-    def list(
+    def matching(
         self, thread: str, ns: str | None, id: str | None, wanted: Mapping[str, Any], before: str | None, limit: int | None
     ) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints of a thread that match, newest first."""
@@ -84,7 +81,9 @@ class History:
         after: Any = None
         while True:
             try:
-                page = self._store.checkpoints(thread, limit=_PAGE, **({"meta": meta} if meta else {}), **({} if after is None else {"after": after}))
+                page = self._store.checkpoints(
+                    thread, limit=_PAGE, **({"meta": meta} if meta else {}), **({} if after is None else {"after": after})
+                )
             except NotFound:
                 return
             yield page
@@ -129,7 +128,13 @@ class History:
         return out
 
     def _collect(
-        self, thread: str, checkpoint: everstep.Checkpoint, state: Any, channels: Sequence[str], writes: dict[str, Any], seeds: dict[str, Any]
+        self,
+        thread: str,
+        checkpoint: everstep.Checkpoint,
+        state: Any,
+        channels: Sequence[str],
+        writes: dict[str, Any],
+        seeds: dict[str, Any],
     ) -> None:
         for write in reversed(self.writes(thread, checkpoint.number)):
             if write[1] in channels:

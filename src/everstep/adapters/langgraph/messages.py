@@ -36,7 +36,7 @@ _DEFAULTS: dict[type, dict[str, Any]] = {cls: _defaults(cls) for cls in NAMES}
 _FRESH: dict[type, tuple[tuple[str, type], ...]] = {
     cls: tuple((name, type(value)) for name, value in found.items() if isinstance(value, (list, dict))) for cls, found in _DEFAULTS.items()
 }
-_BLANK: dict[type, BaseMessage] = {cls: cls.model_construct(_fields_set=set(), content="") for cls in NAMES}
+_BLANK: dict[type, BaseMessage] = {cls: cls.model_construct(_fields_set=set(), content="") for cls in CLASSES.values()}
 
 
 def to_plain(message: BaseMessage, path: str, encode: Encode) -> dict[str, Any]:

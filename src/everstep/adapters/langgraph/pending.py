@@ -32,6 +32,13 @@ def entries_of(task: str, path: str, writes: Sequence[tuple[str, Any]], encode: 
     return Entries({name: {"task": task, "path": path, "writes": found}}, False)
 
 
+def entry_of(task: str, path: str, writes: Sequence[tuple[int, str, Any]]) -> dict[str, Any]:
+    """Return what to attach for writes that have their indexes and are encoded already."""
+    return {
+        f"{PREFIX}{task}/{','.join(str(one[0]) for one in writes)}": {"task": task, "path": path, "writes": [list(one) for one in writes]}
+    }
+
+
 def merged(attached: Iterable[Any]) -> list[tuple[str, str, int, str, Any]]:
     """Return task, path, index, channel and stored value of all writes to a checkpoint, in the order in which LangGraph applies them."""
     found: dict[tuple[str, int], tuple[str, str, int, str, Any]] = {}

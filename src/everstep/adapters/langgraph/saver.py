@@ -133,7 +133,7 @@ class Saver(BaseCheckpointSaver[Any]):
             ns = conf.get("checkpoint_ns")
             if bound is not None and ns is not None:
                 self.thread(thread).was_read(ns, None, asked=True)
-            for found in self._history.list(thread, ns, conf.get("checkpoint_id"), filter or {}, bound, left):
+            for found in self._history.matching(thread, ns, conf.get("checkpoint_id"), filter or {}, bound, left):
                 if bound is not None:
                     self.thread(thread).was_read(found.config["configurable"]["checkpoint_ns"], found.checkpoint["id"], asked=True)
                 left = None if left is None else left - 1

@@ -20,7 +20,8 @@ import everstep
 from everstep.adapters.langgraph import channels, gates, layout
 from everstep.adapters.langgraph.layout import ABOUT, ADAPTER, ID, NS
 from everstep.adapters.langgraph.pending import Entries, entries_of
-from everstep.errors import Conflict, InvalidArgument, NotFound, RunDeleted
+from everstep.adapters.langgraph.runs import newest, refuse_foreign
+from everstep.errors import Conflict, NotFound, RunDeleted
 
 _TRIES = 20
 _MOST_KNOWN = 4_096
@@ -230,14 +231,14 @@ class Thread:
     def _refuse_stale(self, ns: str, parent: str | None, metadata: Mapping[str, Any]) -> None:
         if not self._strict or layout.TRANSIENT in ns or metadata.get("source") == "fork":
             return
-        newest = self._newest(ns)
-        if newest is None or newest == parent or (parent is not None and (ns, parent) in self._asked):
+        head = self._newest(ns)
+        if head is None or head == parent or (parent is not None and (ns, parent) in self._asked):
             return
-        if parent is None and (ns in self._asked_before_first or (ns not in self._found_empty and (ns, newest) in self._seen)):
+        if parent is None and (ns in self._asked_before_first or (ns not in self._found_empty and (ns, head) in self._seen)):
             return  # the caller knows what is there
         follows = "is the first" if parent is None else f"follows {parent}"
         raise Conflict(
-            f"thread {self.id!r} has moved on: the new checkpoint {follows}, but another process has saved {newest}; nothing was written",
+            f"thread {self.id!r} has moved on: the new checkpoint {follows}, but another process has saved {head}; nothing was written",
             remedy="Invoke the graph again: it continues from the newest checkpoint.",
             number=self._number,
         )
@@ -247,42 +248,6 @@ class Thread:
             found = newest(self._store, self.id, ns) if self._number > 0 else None
             self._heads[ns] = None if found is None else found.meta[ID]
         return self._heads[ns]
-
-
-def adopt(store: everstep.Store, run: str) -> bool:
-    """Label the checkpoint of a run that was forked from a thread, so that it is found; return whether there was one."""
-    about = store.get(run)
-    if about.parent is None or not about.checkpoints or about.meta.get("adapter") != ADAPTER["adapter"]:
-        return False
-    with store.line(run) as line:
-        for ns in sorted(line.state.get(ABOUT, ()), reverse=True):  # the graph itself last: its checkpoint is the newest
-            found = layout.part(line.state, ns)[1]
-            layout.write_about(line.state, ns, {**found, layout.PARENT: None})
-            try:
-                line.checkpoint(note="fork", meta=layout.labels(ns, found["id"], found[layout.METADATA]))
-            except Conflict:
-                break  # another process does it
-    return True
-
-
-def newest(store: everstep.Store, thread: str, ns: str) -> everstep.Checkpoint | None:
-    """Return the checkpoint of a namespace that was put last."""
-    try:
-        found = store.checkpoints(thread, meta={NS: ns}, limit=1)
-    except NotFound:
-        return None
-    return found[0] if found else None
-
-
-def refuse_foreign(store: everstep.Store, run: str) -> None:
-    """Refuse a run that is not a thread of a graph."""
-    about = store.get(run)
-    if about.meta.get("adapter") != ADAPTER["adapter"]:
-        what = "has no workflow" if about.workflow is None else f"belongs to {about.workflow!r}"
-        raise InvalidArgument(
-            f"run {run!r} is not a LangGraph thread: it {what}",
-            remedy="Use another thread_id, or another store: Saver(url).",
-        )
 
 
 def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:

@@ -187,11 +187,10 @@ def _stable(value: Any) -> str:
     if hasattr(value, "model_dump") and callable(value.model_dump):
         return f"{type(value).__qualname__}{_stable(value.model_dump())}"
     text = repr(value)
-    if type(value).__repr__ is object.__repr__:
+    shows: Any = type(value).__repr__
+    if shows is object.__repr__:
         raise InvalidArgument(
             f"an argument of a durable tool must be comparable across processes, got {text:.100}",
             remedy="Say what identifies the call: @durable(key=lambda order, amount: order.id).",
         )
     return text
-
-

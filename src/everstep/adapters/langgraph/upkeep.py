@@ -7,7 +7,7 @@ from typing import Any
 
 import everstep
 from everstep.adapters.langgraph.layout import ADAPTER, ID, METADATA, NS, PARENT, RUN_ID, part
-from everstep.adapters.langgraph.thread import refuse_foreign
+from everstep.adapters.langgraph.runs import refuse_foreign
 from everstep.errors import InvalidArgument, NotFound
 
 _STRATEGIES = ("keep_latest", "delete")

@@ -20,7 +20,8 @@ import dataclasses
 import sys
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -57,6 +58,17 @@ def _on_event(event: SerdeEvent) -> None:
 
 
 register_serde_event_listener(_on_event)
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """Collect the names of types that LangGraph's serializer does not restore in this block, because they are not allowed."""
+    found: list[str] = []
+    before, _watch.blocked = getattr(_watch, "blocked", None), found
+    try:
+        yield found
+    finally:
+        _watch.blocked = before
 
 
 def name_of(cls: type) -> str:
@@ -174,14 +186,12 @@ class _Encoding:
 
     def _serialized(self, value: Any, path: str, name: str) -> tuple[str, bytes]:
         """Return the bytes of LangGraph's serializer, if they come back as the same type."""
-        _watch.blocked = []
         try:
-            done = self._serde.dumps_typed(value)
-            back = self._serde.loads_typed(done)
+            with watched() as blocked:
+                done = self._serde.dumps_typed(value)
+                back = self._serde.loads_typed(done)
         except Exception as error:
             raise Unstorable(path, f"is of type {name}, which cannot be stored: {error}") from error
-        finally:
-            blocked, _watch.blocked = _watch.blocked, None
         if blocked or back.__class__ is not value.__class__:
             what = f"contains {blocked[0]}" if blocked else f"would come back as {back.__class__.__name__}"
             raise Unstorable(path, f"is of type {name} and {what}", remedy="Convert it to plain data, or allow its type: Saver(types=[…]).")
