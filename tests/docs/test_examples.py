@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import everstep
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,6 +28,7 @@ def test_every_example_has_a_test() -> None:
         "async_many.py",
         "chat_loop.py",
         "durable_steps.py",
+        "langgraph_agent.py",
         "own_types.py",
         "queue_workers.py",
         "transactional_steps.py",
@@ -53,6 +56,13 @@ def test_bills_are_paid_once_however_often_the_process_is_killed(tmp_path: Path)
 
 def test_the_runs_of_a_killed_worker_go_on_with_another(tmp_path: Path) -> None:
     assert "All 10 runs succeeded." in run("queue_workers.py", tmp_path)
+
+
+def test_a_langgraph_agent_is_killed_twice_and_makes_every_call_once(tmp_path: Path) -> None:
+    pytest.importorskip("langgraph", reason="pip install 'everstep[langgraph,dev-adapters]'")
+    out = run("langgraph_agent.py", tmp_path)
+    assert "first process: killed\nsecond process: killed" in out
+    assert "Bought a bike and a lock for 330.\nthird process: finished\n7 calls, each made once: yes" in out
 
 
 def test_the_chat_goes_on_where_it_stopped(tmp_path: Path) -> None:
