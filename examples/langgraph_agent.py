@@ -1,9 +1,7 @@
-"""A LangGraph agent with a scripted model is killed twice with kill -9, and continues: every model and tool call is made once.
+"""A LangGraph agent that is killed twice with kill -9, and continues: python examples/langgraph_agent.py
 
-    pip install 'everstep[langgraph]'
-    python examples/langgraph_agent.py
-
-No key and no network: the model is a list of answers. The parent starts the agent again each time it dies.
+Every model and tool call is made once. The model is a list of answers: no key, no network. The parent starts the agent again each time it
+dies. Needs pip install 'everstep[langgraph]'.
 """
 
 from __future__ import annotations
