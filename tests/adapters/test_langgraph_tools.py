@@ -262,3 +262,34 @@ def test_resume_needs_a_graph_with_our_saver() -> None:
     with pytest.raises(InvalidArgument, match="InMemorySaver"):
         resume(approving(InMemorySaver()))
     assert everstep.adapters.langgraph.Saver is Saver
+
+
+def test_many_durable_tools_in_one_event_loop_do_not_starve_the_saves(places: Any) -> None:
+    """Sync nodes of async graphs wait in asyncio's threads for saves: these must not need the same threads."""
+    calls: list[int] = []
+
+    @durable
+    def charge(n: int) -> int:
+        calls.append(n)
+        return n
+
+    graph = graph_of(Saver(places.open()), lambda state: {"got": [charge(state["got"][0])]})
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*(graph.ainvoke({"got": [i]}, {"configurable": {"thread_id": f"t{i}"}}) for i in range(40)))
+
+    assert [one["got"] for one in asyncio.run(asyncio.wait_for(main(), 50))] == [[i] for i in range(40)]
+    assert sorted(calls) == list(range(40))
+
+
+def test_a_saver_holds_the_states_of_few_threads(places: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from everstep.adapters.langgraph import saver as module
+
+    monkeypatch.setattr(module, "_MOST_LIVE", 2)
+    saver = Saver(places.open())
+    graph = graph_of(saver, lambda state: {"got": [*state.get("got", []), 1]})
+    for _ in range(2):
+        for i in range(5):
+            graph.invoke({"messages": []}, {"configurable": {"thread_id": f"t{i}"}})
+    for i in range(5):
+        assert graph.get_state({"configurable": {"thread_id": f"t{i}"}}).values["got"] == [1, 1]

@@ -10,7 +10,10 @@ import asyncio
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import lru_cache, partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -35,8 +38,11 @@ from everstep.adapters.langgraph.thread import Thread
 from everstep.adapters.langgraph.values import Values
 from everstep.errors import InvalidArgument
 
-_MOST_OPEN = 256
+_MOST_LIVE = 64  # threads whose state is held
+_MOST_KNOWN = 4_096  # threads of which anything is known
+_WORKERS = 32
 _END: Any = object()
+_quoted = lru_cache(_MOST_KNOWN)(everstep.quote)
 
 
 class Saver(BaseCheckpointSaver[Any]):
@@ -65,6 +71,8 @@ class Saver(BaseCheckpointSaver[Any]):
         self._history = History(self.store, self.decode)
         self._threads: OrderedDict[str, Thread] = OrderedDict()
         self._lock = threading.Lock()
+        # A pool of its own: tools that wait for a save may fill asyncio's, and the save would never start.
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="everstep-langgraph")
 
     def close(self) -> None:
         """Forget what this saver knows, and close the store if the saver has opened it."""
@@ -72,6 +80,7 @@ class Saver(BaseCheckpointSaver[Any]):
             threads, self._threads = list(self._threads.values()), OrderedDict()
         for thread in threads:
             thread.forget()
+        self._pool.shutdown(wait=False)
         if self._owns:
             self.store.close()
 
@@ -93,14 +102,23 @@ class Saver(BaseCheckpointSaver[Any]):
             found = self._threads.get(id)
             if found is None:
                 found = self._threads[id] = Thread(self.store, id, self.workflow, self.strict)
-                if len(self._threads) > _MOST_OPEN:
-                    self._threads.popitem(last=False)
+                if len(self._threads) > _MOST_LIVE:
+                    self._make_room()
             self._threads.move_to_end(id)
             return found
 
+    def _make_room(self) -> None:
+        """Drop the state of threads that were not used for long, and forget idle ones altogether if there are too many."""
+        names = list(self._threads)
+        for id in names[:-_MOST_LIVE]:
+            self._threads[id].rest()
+        for id in names[:-_MOST_KNOWN]:
+            if self._threads[id].is_idle:
+                del self._threads[id]
+
     def answers(self, thread_id: str) -> dict[str, Any]:
         """Return the answers to the interrupts that a thread waits for: `graph.invoke(Command(resume=saver.answers(id)), config)`."""
-        run = everstep.quote(str(thread_id))
+        run = _quoted(str(thread_id))
         found = self._history.get(run, "", None)
         pending = [] if found is None else found.pending_writes or []
         return gates.answers(self.store, run, [one for _, channel, value in pending if channel == INTERRUPT for one in value])
@@ -126,7 +144,7 @@ class Saver(BaseCheckpointSaver[Any]):
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, newest first: those of a thread, or of all threads."""
         conf: Mapping[str, Any] = {} if config is None else config["configurable"]
-        threads = [everstep.quote(str(conf["thread_id"]))] if "thread_id" in conf else self._history.threads()
+        threads = [_quoted(str(conf["thread_id"]))] if "thread_id" in conf else self._history.threads()
         bound = None if before is None else get_checkpoint_id(before)
         left = limit
         for thread in threads:
@@ -171,7 +189,7 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with all that belongs to it."""
-        run = everstep.quote(str(thread_id))
+        run = _quoted(str(thread_id))
         upkeep.delete_thread(self.store, run)
         self.thread(run).forget()
 
@@ -182,20 +200,25 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with its whole history."""
-        target = everstep.quote(str(target_thread_id))
-        upkeep.copy_thread(self.store, everstep.quote(str(source_thread_id)), target)
+        target = _quoted(str(target_thread_id))
+        upkeep.copy_thread(self.store, _quoted(str(source_thread_id)), target)
         self.thread(target).forget()
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all checkpoints of threads but the newest of each namespace and what its delta channels need; or all, with "delete"."""
-        for run in [everstep.quote(str(thread)) for thread in thread_ids]:
+        for run in [_quoted(str(thread)) for thread in thread_ids]:
             upkeep.prune(self.store, run, strategy)
             self.thread(run).forget()
 
     # The same for asyncio.
 
+    async def _in_pool(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        run = partial(copy_context().run, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await asyncio.to_thread(self.get_tuple, config)
+        found: CheckpointTuple | None = await self._in_pool(self.get_tuple, config)
+        return found
 
     async def alist(
         self,
@@ -206,31 +229,33 @@ class Saver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         found = self.list(config, filter=filter, before=before, limit=limit)
-        while (one := await asyncio.to_thread(next, found, _END)) is not _END:
+        while (one := await self._in_pool(next, found, _END)) is not _END:
             yield one
 
     async def aget_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
-        return await asyncio.to_thread(self.get_delta_channel_history, config=config, channels=channels)
+        found: Mapping[str, DeltaChannelHistory] = await self._in_pool(self.get_delta_channel_history, config=config, channels=channels)
+        return found
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        made: RunnableConfig = await self._in_pool(self.put, config, checkpoint, metadata, new_versions)
+        return made
 
     async def aput_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await self._in_pool(self.put_writes, config, writes, task_id, task_path)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await self._in_pool(self.delete_thread, thread_id)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await self._in_pool(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await self._in_pool(self.copy_thread, source_thread_id, target_thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await asyncio.to_thread(self.prune, thread_ids, strategy=strategy)
+        await self._in_pool(self.prune, thread_ids, strategy=strategy)
 
     # Converting.
 
@@ -260,4 +285,4 @@ def _where(config: RunnableConfig) -> tuple[str, str]:
         raise InvalidArgument(
             "the config of a graph with a checkpointer must have a thread_id", remedy='{"configurable": {"thread_id": "order-7"}}'
         )
-    return everstep.quote(str(thread)), str(conf.get("checkpoint_ns") or "")
+    return _quoted(str(thread)), str(conf.get("checkpoint_ns") or "")

@@ -28,6 +28,7 @@ _MOST_KNOWN = 4_096
 _NAP_SECONDS = 0.02
 _GRACE_SECONDS = 2.0
 _MOST_SECONDS = 60.0
+_IDLE_SECONDS = 3_600.0
 
 
 class Encode(Protocol):
@@ -56,12 +57,14 @@ class Thread:
         self._asked_before_first: set[str] = set()
         self._early: dict[tuple[str, str], list[Entries]] = {}  # writes that came before their checkpoint
         self._failed: tuple[float, BaseException] | None = None
+        self._used = time.monotonic()
 
     # What a reader tells.
 
     def was_read(self, ns: str, id: str | None, *, asked: bool) -> None:
         """Note that a checkpoint was read: by its id, or as the newest of its namespace. None: there was none."""
         with self._lock:
+            self._used = time.monotonic()
             if id is None:
                 (self._asked_before_first if asked else self._found_empty).add(ns)
                 return
@@ -187,6 +190,19 @@ class Thread:
                 return None
             _remember(self._numbers, (ns, id), found[0].number)
             return found[0].number
+
+    def rest(self) -> None:
+        """Drop the live state, unless the thread is in use just now."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost if this object was forgotten: no write waits for its checkpoint."""
+        return not self._early and self._line is None and time.monotonic() - self._used > _IDLE_SECONDS
 
     def forget(self) -> None:
         """Close the handle, and forget everything: the thread was deleted or changed."""
