@@ -16,6 +16,7 @@ pytest.importorskip("langgraph", reason="pip install 'everstep[langgraph,dev-ada
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
@@ -293,3 +294,41 @@ def test_a_saver_holds_the_states_of_few_threads(places: Any, monkeypatch: pytes
             graph.invoke({"messages": []}, {"configurable": {"thread_id": f"t{i}"}})
     for i in range(5):
         assert graph.get_state({"configurable": {"thread_id": f"t{i}"}}).values["got"] == [1, 1]
+
+
+def test_the_functional_api(places: Any) -> None:
+    """An entrypoint follows its input checkpoint directly: its question must not be closed by that."""
+    calls: list[str] = []
+
+    @task
+    def write(text: str) -> str:
+        calls.append(text)
+        return text.upper()
+
+    store = places.open()
+
+    @entrypoint(checkpointer=Saver(store))
+    def essay(text: str) -> dict[str, Any]:
+        done = write(text).result()
+        return {"text": done, "approved": interrupt("Good?")}
+
+    for i in range(3):
+        config: Any = {"configurable": {"thread_id": f"t{i}"}}
+        essay.invoke("a", config)
+        (asked,) = store.questions()
+        assert essay.invoke(Command(resume="yes"), config) == {"text": "A", "approved": "yes"}
+        assert store.gates(f"t{i}")[0].answer == "yes"
+        assert asked.ask == "Good?"
+    assert calls == ["a"] * 3, "a finished task is not run again"
+
+
+def test_a_driver_resumes_async_graphs(places: Any) -> None:
+    async def node(state: State) -> State:
+        return {"got": [interrupt("Pay?")]}
+
+    store = places.open()
+    graph = resume(graph_of(Saver(store), node))
+    asyncio.run(graph.ainvoke({"messages": []}, T))
+    store.answer("t", store.questions()[0].name, "yes")
+    assert [outcome.status for outcome in store.wake()] == ["succeeded"]
+    assert graph.get_state(T).values["got"] == ["yes"]

@@ -42,12 +42,16 @@ def resume(graph: Any, *, config: Mapping[str, Any] | None = None, workflow: str
 
 
 def _invoked(graph: Any, command: Any, config: dict[str, Any]) -> Any:
-    try:
-        return graph.invoke(command, config, durability="sync")
-    except TypeError as error:
-        if "synchronous" not in str(error):  # a graph with async nodes only
-            raise
+    if _is_async(graph):
         return asyncio.run(graph.ainvoke(command, config, durability="sync"))
+    return graph.invoke(command, config, durability="sync")
+
+
+def _is_async(graph: Any) -> bool:
+    """Whether a graph, or a subgraph of it, has a node that only works in an event loop."""
+    graphs = [graph, *(found for _, found in graph.get_subgraphs(recurse=True))]
+    nodes = [node.bound for one in graphs for node in one.nodes.values()]
+    return any(getattr(node, "func", node) is None and getattr(node, "afunc", None) is not None for node in nodes)
 
 
 def shown(result: Any) -> Any:

@@ -55,7 +55,7 @@ class Thread:
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._found_empty: set[str] = set()
         self._asked_before_first: set[str] = set()
-        self._early: dict[tuple[str, str], list[Entries]] = {}  # writes that came before their checkpoint
+        self._early: dict[tuple[str, str], list[tuple[Entries, Any]]] = {}  # writes and interrupts that came before their checkpoint
         self._failed: tuple[float, BaseException] | None = None
         self._used = time.monotonic()
 
@@ -114,10 +114,11 @@ class Thread:
             self._heads[ns] = id
             _remember(self._numbers, (ns, id), made.number)
             _remember(self._seen, (ns, id), None)
-            for entries in self._early.pop((ns, id), ()):
-                line.attach_many(made.number, entries.values, replace=entries.replace)
             if not ns and parent is not None and metadata.get("source") in ("input", "update"):
                 gates.close_all(self._store, line)
+            for entries, interrupts in self._early.pop((ns, id), ()):
+                line.attach_many(made.number, entries.values, replace=entries.replace)
+                gates.ask(line, interrupts)
             return
         raise Conflict(f"thread {self.id!r} is written by many processes at once: {_TRIES} attempts were overtaken", remedy="Try again.")
 
@@ -147,13 +148,12 @@ class Thread:
         with self._lock:
             number = self.number_of(ns, id)
             if number is None:
-                self._early.setdefault((ns, id), []).append(entries)
+                self._early.setdefault((ns, id), []).append((entries, special.get(INTERRUPT)))
             else:
                 if RESUME in special:  # it answers the interrupt that is stored, not one that comes with it
                     gates.close(self._store, self._open(), self._store.attached(self.id, number), task, special[RESUME])
                 self._open().attach_many(number, entries.values, replace=entries.replace)
-            if INTERRUPT in special:
-                gates.ask(self._open(), special[INTERRUPT])
+                gates.ask(self._open(), special.get(INTERRUPT))
 
     def attach(self, number: int, name: str, value: Any) -> bool:
         """Attach a value to a checkpoint; return False if the name is taken."""
