@@ -386,7 +386,7 @@ class Store(EngineStore):
         return cast("Outcome[Any]", flows.resume(self, run_id, from_step, replay, anyway, options))
 
     def drives(self, workflow: str, function: Any = None, /) -> Any:
-        """Have `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
+        """Make `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
         from everstep.runtime.drivers import drives
 
         return drives(workflow, function)

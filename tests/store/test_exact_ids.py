@@ -15,6 +15,7 @@ import pytest
 
 import everstep
 from everstep.errors import InvalidArgument, NotFound
+from everstep.runtime.lines.async_line import AsyncLine
 from everstep.runtime.lines.line import Line
 
 STORED = "order-12"
@@ -167,7 +168,10 @@ def test_no_awaited_call_takes_a_name_for_another_run(store: everstep.Store) -> 
             if isinstance(found, everstep.Run):
                 async with found:
                     return None
-            return await found if inspect.isawaitable(found) else found
+            made = await found if inspect.isawaitable(found) else found
+            if isinstance(made, AsyncLine):
+                await made.checkpoint()
+            return made
 
         return asyncio.run(there())
 

@@ -204,7 +204,8 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
     for key, value in meta.items():
         if not isinstance(key, str) or not (value is None or isinstance(value, (str, int, float, bool))):
             raise InvalidArgument(
-                f"meta must have strings as keys and JSON scalars as values, got {key!r}: {value!r:.60}", remedy="Keep structured data in the state."
+                f"meta must have strings as keys and JSON scalars as values, got {key!r}: {value!r:.60}",
+                remedy="Keep structured data in the state.",
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidArgument(f"metadata {key!r} must fit into 64 bits, got {value}")

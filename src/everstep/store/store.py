@@ -106,7 +106,7 @@ class BaseStore:
     def states(
         self, run_id: str, *, first: int | None = None, last: int | None = None, newest_first: bool = True, shared: bool = False
     ) -> Iterator[tuple[Checkpoint, Any]]:
-        """Yield the checkpoints first..last (numbers) with their states, in one walk; pruned ones are left out.
+        """Return the checkpoints first..last (numbers) with their states, in one walk; pruned ones are left out.
 
         Each state is a new plain value. With `shared`, unchanged parts are the same objects in all of them, which is five times faster: do
         not change them.
@@ -280,7 +280,7 @@ class BaseStore:
         return self._cleaner().prune(retention, run, dry_run, progress)
 
     def drop(self, run_id: str, numbers: Iterable[int]) -> int:
-        """Drop checkpoints for good: state, note, tags, metadata and attached entries; return how many. Their numbers stay, without content.
+        """Drop checkpoints permanently: state, note, tags, metadata and attached entries; return how many. Their numbers stay, without content.
 
         The newest checkpoint cannot be dropped. `store.gc()` frees the chunks that only they needed. While a process drives the run, this
         raises LeaseHeld.

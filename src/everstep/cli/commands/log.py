@@ -25,9 +25,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 @make("log")
 @click.argument("run", type=RUN, default="@last")
-@click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of newest entries to print"
-)
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of newest entries to print")
 @click.option("--all", "everything", is_flag=True, help="Print all entries")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new entries until the run has ended")
 @click.option("--graph", type=click.Choice(["mermaid", "dot"]), help="Print the steps as a graph with their statuses instead")

@@ -391,7 +391,7 @@ class Appender:
 
 
 def rest(chain: Chain, row: RunRow) -> None:
-    """Have a run wait that no process drives: it is not crashed, whatever its last process left behind."""
+    """Have a run wait that no process drives. It is not crashed, also if its last process died."""
     if row.status == Status.WAITING:
         return
     if row.status == Status.CANCELLED:
