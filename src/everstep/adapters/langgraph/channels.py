@@ -17,7 +17,7 @@ _UNKNOWN = object()
 
 
 class Mirror:
-    """What a saver has written last to one namespace."""
+    """The objects that a saver has written last to one namespace."""
 
     def __init__(self) -> None:
         self.id: str | None = None

@@ -73,7 +73,7 @@ def _answer(store: everstep.Store, line: Any, gates: Iterable[Any], value: Any, 
         try:
             store.answer(line.id, gate.address, value, by=by)
         except AlreadyAnswered:
-            continue  # somebody was faster; the graph has its value
+            continue  # another process was faster; the graph has its value
         except EverstepError:
             store.answer(line.id, gate.address, f"{value!r:.200}", by=by)  # the answer is only shown: the graph has its value
         answered = True

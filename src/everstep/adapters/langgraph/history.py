@@ -77,19 +77,17 @@ class History:
                     left -= 1
                     yield self._tuple(thread, checkpoint, state)
 
-    def _pages(self, thread: str, meta: Mapping[str, Any]) -> Iterator[Any]:
-        after: Any = None
+    def _pages(self, thread: str, meta: dict[str, Any]) -> Iterator[Any]:
+        filters: dict[str, Any] = {"limit": _PAGE, **({"meta": meta} if meta else {})}
         while True:
             try:
-                page = self._store.checkpoints(
-                    thread, limit=_PAGE, **({"meta": meta} if meta else {}), **({} if after is None else {"after": after})
-                )
+                page = self._store.checkpoints(thread, **filters)
             except NotFound:
                 return
             yield page
-            after = page.next
-            if after is None:
+            if page.next is None:
                 return
+            filters["after"] = page.next
 
     def threads(self) -> Iterator[str]:
         """Yield all threads of the store, newest first."""

@@ -59,7 +59,7 @@ class Thread:
         self._failed: tuple[float, BaseException] | None = None
         self._used = time.monotonic()
 
-    # What a reader tells.
+    # Reading.
 
     def was_read(self, ns: str, id: str | None, *, asked: bool) -> None:
         """Note that a checkpoint was read: by its id, or as the newest of its namespace. None: there was none."""

@@ -1,4 +1,4 @@
-"""Deletes, prunes and copies threads. What is deleted is really gone: the state, the metadata and the pending writes of a checkpoint."""
+"""Deletes, prunes and copies threads. A deleted checkpoint is really gone: its state, its metadata and its pending writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Taking over threads from LangGraph's own savers: `sources` reads them, `take` writes and compares them."""
+"""Taking over threads from LangGraph's own savers: `readers` reads them, `copies` writes and compares them."""
 
-from everstep.adapters.langgraph.takeover.take import Taken, take_over
+from everstep.adapters.langgraph.takeover.copies import Taken, take_over
 
 __all__ = ["Taken", "take_over"]

@@ -16,7 +16,7 @@ import everstep
 from everstep.adapters.langgraph.history import config_of
 from everstep.adapters.langgraph.pending import entry_of
 from everstep.adapters.langgraph.saver import Saver
-from everstep.adapters.langgraph.takeover.sources import Source, Stored, open_source
+from everstep.adapters.langgraph.takeover.readers import Source, Stored, open_source
 from everstep.adapters.langgraph.values import watched
 from everstep.errors import EverstepError, InvalidArgument
 
@@ -26,7 +26,7 @@ Tell = Callable[[str], None]
 
 
 class Taken(NamedTuple):
-    """What was taken over: counts, and the threads that were there already."""
+    """The counts of what was taken over, and the threads that were there already."""
 
     threads: int
     checkpoints: int
