@@ -24,7 +24,7 @@ from langgraph.types import Command, RetryPolicy, interrupt
 
 import everstep
 from everstep.adapters.langgraph import Saver, durable, resume
-from everstep.errors import AlreadyAnswered, Conflict, InvalidArgument
+from everstep.errors import AlreadyAnswered, Conflict, InvalidArgument, LeaseHeld
 from everstep.runtime import drivers
 
 T: Any = {"configurable": {"thread_id": "t"}}
@@ -331,4 +331,29 @@ def test_a_driver_resumes_async_graphs(places: Any) -> None:
     asyncio.run(graph.ainvoke({"messages": []}, T))
     store.answer("t", store.questions()[0].name, "yes")
     assert [outcome.status for outcome in store.wake()] == ["succeeded"]
+    assert graph.get_state(T).values["got"] == ["yes"]
+
+
+def test_other_writers_are_refused_while_a_driver_runs_the_thread(places: Any) -> None:
+    store = places.open()
+    problems: list[Any] = []
+
+    def other() -> None:
+        try:
+            graph_of(Saver(store), lambda _: {}).invoke({"messages": []}, T)
+        except LeaseHeld as problem:
+            problems.append(problem)
+
+    def node(state: State) -> State:
+        answer = interrupt("Pay?")
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join(30)
+        return {"got": [answer]}
+
+    graph = resume(graph_of(Saver(store), node))
+    graph.invoke({"messages": []}, T)
+    store.answer("t", store.questions()[0].name, "yes")
+    store.wake()
+    assert len(problems) == 1
     assert graph.get_state(T).values["got"] == ["yes"]
