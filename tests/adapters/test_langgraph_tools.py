@@ -357,3 +357,35 @@ def test_other_writers_are_refused_while_a_driver_runs_the_thread(places: Any) -
     store.wake()
     assert len(problems) == 1
     assert graph.get_state(T).values["got"] == ["yes"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_the_tools_of_a_stale_process_do_not_run(places: Any, durability: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from everstep.adapters.langgraph import thread
+
+    monkeypatch.setattr(thread, "_GRACE_SECONDS", 0.05)
+    store = places.open()
+    calls: list[str] = []
+
+    @durable
+    def charge(who: str) -> str:
+        calls.append(who)
+        return who
+
+    def node(state: State) -> State:
+        return {"got": [charge(str(state["messages"][-1].content))]}
+
+    class Overtaken(Saver):
+        """Reads the thread, and then another process is faster."""
+
+        def get_tuple(self, config: Any) -> Any:
+            found = super().get_tuple(config)
+            if not calls:
+                graph_of(Saver(store), node).invoke({"messages": [HumanMessage("other")]}, T)
+            return found
+
+    graph_of(Saver(store), lambda _: {"got": []}).invoke({"messages": []}, T)
+    with pytest.raises(Conflict, match="has moved on"):
+        graph_of(Overtaken(store), node).invoke({"messages": [HumanMessage("stale")]}, T, durability=durability)
+    assert calls == ["other"]
+    assert graph_of(Saver(store), node).get_state(T).values["got"] == ["other"]
