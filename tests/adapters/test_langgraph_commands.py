@@ -64,6 +64,7 @@ def test_a_thread_in_the_shell(tmp_path: Path) -> None:
     assert "◆ checkpoint @3  plan" in log
     assert "Pay 30?" in log
     assert "$" not in log
+    assert "Pay 30?" in everstep("inbox", "--workflow", "langgraph")
     gate = log.partition("? gate ")[2].partition("#")[0]
     change = everstep("diff", "ada%40example.com@3")
     assert change == "+ values.messages[1]: ai: Let me pay. -> charge(amount=30)\n"

@@ -137,8 +137,10 @@ class Thread:
         ran = layout.nodes_that_ran(state.get(ABOUT, {}).get(ns, {}), about)
         layout.write_about(state, ns, encode(about, ABOUT))
         source = about[layout.METADATA].get("source")
-        if source != "loop" or not ran:
+        if source != "loop":
             return str(source or "checkpoint")[:200]
+        if not ran:
+            return "start"
         return (ran if not ns else f"{ns.partition(layout.TRANSIENT)[0]}: {ran}")[:500]
 
     def put_writes(self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, encode: Encode) -> None:
