@@ -7,6 +7,7 @@ its tail is appended. Everything else is assigned, and Everstep compares it with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter, is_
 from typing import Any
 
 from everstep.adapters.langgraph import messages
@@ -14,6 +15,7 @@ from everstep.adapters.langgraph.layout import is_internal
 
 Encode = Callable[[Any, str], Any]
 _UNKNOWN = object()
+_fields = attrgetter("__dict__")
 
 
 class Mirror:
@@ -85,16 +87,34 @@ def _edit(live: Any, known: tuple[list[Any], list[Any]], value: list[Any], chann
         live[first : len(sources) - last] = [encode(value[i], f"{channel}[{i}]") for i in between]
         return [*contents[:first], *(_content(value[i]) for i in between), *contents[len(contents) - last :]]
     found = list(contents)
-    for i, (source, item, content) in enumerate(zip(sources, value, contents, strict=False)):
-        if source is item and (content is item or (content is not _UNKNOWN and item.__dict__ == content)):
-            continue
-        live[i] = encode(item, f"{channel}[{i}]")
-        found[i] = _content(item)
+    if not _all_same(sources, contents, value):
+        _replace_changed(live, known, value, channel, encode, found)
     new = range(len(sources), len(value))
     if new:
         live.extend([encode(value[i], f"{channel}[{i}]") for i in new])
         found.extend([_content(value[i]) for i in new])
     return found
+
+
+def _all_same(sources: list[Any], contents: list[Any], value: list[Any]) -> bool:
+    """Whether a list begins with the same messages, unchanged. Compared without a loop in Python: this is what grows with a thread."""
+    if not all(map(is_, sources, value)):
+        return False
+    try:
+        return list(map(_fields, sources)) == contents
+    except AttributeError:
+        return False  # items that are not messages
+
+
+def _replace_changed(
+    live: Any, known: tuple[list[Any], list[Any]], value: list[Any], channel: str, encode: Encode, found: list[Any]
+) -> None:
+    sources, contents = known
+    for i, (source, item, content) in enumerate(zip(sources, value, contents, strict=False)):
+        if source is item and (content is item or (content is not _UNKNOWN and item.__dict__ == content)):
+            continue
+        live[i] = encode(item, f"{channel}[{i}]")
+        found[i] = _content(item)
 
 
 def _common(triples: Any) -> int:
