@@ -199,3 +199,19 @@ def test_lists_of_messages_are_edited_and_not_written_again(places: Any) -> None
     put(saver, {"messages": messages}, parent=last)
     assert got(Saver(store))["messages"] == messages
     assert got(Saver(store))["messages"][4].additional_kwargs == {"changed in place": True}
+
+
+def test_lists_of_dicts_changed_in_place_are_saved(places: Any) -> None:
+    store = places.open()
+    saver = Saver(store)
+    items: list[Any] = [{"role": "user", "parts": [i]} for i in range(10)]
+    last = put(saver, {"items": list(items)})
+    items[3]["parts"].append("more")
+    items[5]["new"] = HumanMessage("x")
+    last = put(saver, {"items": list(items)}, parent=last)
+    assert got(Saver(store))["items"] == items
+    del items[2]
+    items[0]["role"] = "system"
+    items[4]["new"].content = "changed inside"
+    put(saver, {"items": [*items, {"last": True}]}, parent=last)
+    assert got(Saver(store))["items"] == [*items, {"last": True}]

@@ -68,13 +68,17 @@ def _content(item: Any) -> Any:
     if cls in messages.NAMES:
         found = messages.fingerprint(item)
         return _UNKNOWN if found is None else found
+    if cls is dict or cls is list:
+        return messages.copied(item, _UNKNOWN)
     return item if cls is str or cls is int else _UNKNOWN
 
 
 def _is_same(source: Any, item: Any, content: Any) -> bool:
     if source is not item:
         return False
-    return content is item or (content is not _UNKNOWN and item.__dict__ == content)
+    if content is item:
+        return True
+    return content is not _UNKNOWN and bool((item.__dict__ if item.__class__ in messages.NAMES else item) == content)
 
 
 def _edit(live: Any, known: tuple[list[Any], list[Any]], value: list[Any], channel: str, encode: Encode) -> list[Any]:
@@ -111,7 +115,7 @@ def _replace_changed(
 ) -> None:
     sources, contents = known
     for i, (source, item, content) in enumerate(zip(sources, value, contents, strict=False)):
-        if source is item and (content is item or (content is not _UNKNOWN and item.__dict__ == content)):
+        if _is_same(source, item, content):
             continue
         live[i] = encode(item, f"{channel}[{i}]")
         found[i] = _content(item)

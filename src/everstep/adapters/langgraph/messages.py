@@ -82,6 +82,14 @@ def fingerprint(message: BaseMessage) -> dict[str, Any] | None:
         return None
 
 
+def copied(value: Any, otherwise: Any) -> Any:
+    """Return a copy of plain data that can be compared later; `otherwise` if it holds anything else."""
+    try:
+        return _copied(value)
+    except TypeError:
+        return otherwise
+
+
 def _copied(value: Any) -> Any:
     cls = value.__class__
     if cls in _ATOMS:
