@@ -28,6 +28,7 @@ ROWS = {
     "large": "10 MB state with a 1 KB change, tracked and handed in",
     "window": "pop(0) + append on 10,000 messages",
     "lines": "an append without a lease beside a held run; 50 states of 1,000 messages in one walk",
+    "adapters": "threads of LangGraph beside SqliteSaver: put, put_writes, get_tuple, list, disk",
     "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
     "replay": "a workflow of 10,000 finished steps that is resumed",
     "parallel": "100 asyncio steps at once, and run.map on 8 threads",

@@ -20,6 +20,7 @@ class Options:
     calls: int = 20_000
     parallel: int = 100
     large_edits: int = 400
+    adapter_messages: int = 1_000
     handed_edits: int = 60
     window_turns: int = 1_000
     loads: int = 7
@@ -69,6 +70,7 @@ def quick(folder: Path, peers: bool) -> Options:
         peer_replayed=200,
         calls=5_000,
         large_edits=100,
+        adapter_messages=200,
         handed_edits=20,
         window_turns=200,
         loads=3,

@@ -68,6 +68,13 @@ def test_the_runs_of_a_killed_worker_go_on_with_another(tmp_path: Path) -> None:
     assert "All 10 runs succeeded." in run("queue_workers.py", tmp_path)
 
 
+def test_a_langgraph_agent_is_killed_twice_and_makes_every_call_once(tmp_path: Path) -> None:
+    pytest.importorskip("langgraph", reason="pip install 'everstep[langgraph,dev-adapters]'")
+    out = run("langgraph_agent.py", tmp_path)
+    assert "first process: killed\nsecond process: killed" in out
+    assert "Bought a bike and a lock for 330.\nthird process: finished\n7 calls, each made once: yes" in out
+
+
 def test_the_chat_continues_where_it_stopped(tmp_path: Path) -> None:
     assert run("chat_loop.py", tmp_path, "Hello\nHow many is that?\n").splitlines()[-1] == "chat@4: That was your message number 2."
     assert run("chat_loop.py", tmp_path) == ""  # nothing is said or done twice

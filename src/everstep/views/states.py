@@ -75,11 +75,23 @@ class BisectView(Shape, frozen=True):
 
 
 def state(
-    store: Store, mask: Masking, ref: str, path: Sequence[Any] = (), *, newest_good: bool = False, show_secrets: bool = False
+    store: Store,
+    mask: Masking,
+    ref: str,
+    path: Sequence[Any] = (),
+    *,
+    newest_good: bool = False,
+    show_secrets: bool = False,
+    show_all: bool = False,
 ) -> StateView:
-    """Return the state that a ref names, or the value at a path in it. `show_secrets` is only for `state --show-secrets`."""
+    """Return the state that a ref names, or the value at a path in it. `show_secrets` is only for `state --show-secrets`.
+
+    The bookkeeping of an adapter is left out, unless `show_all` or a path asks for it.
+    """
     name, found, passed_over = _loaded(store, ref, bool(path), newest_good)
     value = whole(pick(found, path, name))
+    if not path and not show_all and isinstance(value, dict) and _is_adapted(store, name):
+        value = {key: item for key, item in value.items() if not is_bookkeeping(key)}
     return StateView(name, list(path), value if show_secrets else mask(value, path), passed_over)
 
 
@@ -102,9 +114,22 @@ def change_view(change: Change, mask: Masking) -> ChangeView:
     return ChangeView(mask(list(path)), change.kind, mask(change.before, path), mask(change.after, path))
 
 
-def diff(store: Store, mask: Masking, a: str, b: str) -> DiffView:
-    """Return the differences between two states."""
-    return DiffView(a, b, tuple(change_view(change, mask) for change in store.diff(a, b)))
+def is_bookkeeping(name: Any) -> bool:
+    """Whether a key of the state or the name of an attached entry is an adapter's own: people need not see it."""
+    return isinstance(name, str) and name.startswith("$")
+
+
+def _is_adapted(store: Store, ref: str) -> bool:
+    """Whether an adapter writes the run of a checkpoint."""
+    return "adapter" in store.get(store.checkpoint(ref).run).meta
+
+
+def diff(store: Store, mask: Masking, a: str, b: str, *, show_all: bool = False) -> DiffView:
+    """Return the differences between two states; without those of an adapter's bookkeeping, unless `show_all`."""
+    changes = store.diff(a, b)
+    if not show_all and any(change.path and is_bookkeeping(change.path[0]) for change in changes) and _is_adapted(store, a):
+        changes = [change for change in changes if not (change.path and is_bookkeeping(change.path[0]))]
+    return DiffView(a, b, tuple(change_view(change, mask) for change in changes))
 
 
 def ref_before(store: Store, ref: str) -> str | None:

@@ -28,8 +28,9 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 @click.argument("b", type=REF, required=False)
 @click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=200, show_default=True, help="Number of differences to print")
 @click.option("--full", is_flag=True, help="Print values in full")
+@click.option("--all", "show_all", is_flag=True, help="Include the bookkeeping of adapters")
 @click.option("--exit-code", is_flag=True, help="Exit with 6 if there is a difference")
-def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: bool) -> int:
+def command(app: App, a: str, b: str | None, limit: int, full: bool, show_all: bool, exit_code: bool) -> int:
     """Compare the states of A and B; without B, show what checkpoint A changed
 
     Example: everstep diff o1@3 o1@7
@@ -37,7 +38,7 @@ def command(app: App, a: str, b: str | None, limit: int, full: bool, exit_code: 
     with app.open() as store:
         a = to_read(app, store, a)
         one, other = (_before(store, a), a) if b is None else (a, to_read(app, store, b))
-        found = diff(store, app.mask, one, other)
+        found = diff(store, app.mask, one, other, show_all=show_all)
     if app.out.as_json:
         app.out.data("diff", to_json(found))
     else:

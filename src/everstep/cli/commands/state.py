@@ -21,15 +21,17 @@ from everstep.views.stored.values import as_json, dumps
 @click.argument("path", required=False)
 @click.option("--newest-good", is_flag=True, help="If it is damaged, use the newest undamaged one, and list the skipped ones")
 @click.option("--full", is_flag=True, help="Print long values in full, even on a terminal")
+@click.option("--all", "show_all", is_flag=True, help="Include the bookkeeping of adapters")
 @click.option("--show-secrets", is_flag=True, help="Print secrets unmasked")
-def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool, show_secrets: bool) -> None:
+def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool, show_all: bool, show_secrets: bool) -> None:
     """Print the state of checkpoint REF, or only the value at PATH in it
 
     Example: everstep state o1@7 messages[2].content
     """
     where = parse(path) if path else ()
     with app.open() as store:
-        found = state(store, app.mask, to_read(app, store, ref), where, newest_good=newest_good, show_secrets=show_secrets)
+        chosen = to_read(app, store, ref)
+        found = state(store, app.mask, chosen, where, newest_good=newest_good, show_secrets=show_secrets, show_all=show_all)
     if found.passed_over:
         app.out.say(safe(found.passed_over, lines=True), "yellow")
     if app.out.as_json:

@@ -10,6 +10,7 @@ from everstep.cli.draw.text import cell, duration, plural, safe
 from everstep.cli.draw.values import shown
 from everstep.views.journal import EventView
 from everstep.views.runs import seen_status
+from everstep.views.states import is_bookkeeping
 from everstep.views.stored.values import iso
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Timeline:
 
     def event(self, event: EventView) -> None:
         sign, colour = _SIGNS.get(event.name, ("·", "dim"))
-        if not sign:
+        if not sign or (event.name == "attached" and is_bookkeeping(event.data.get("name"))):
             return
         if not self._all:
             self._attempt(event)
@@ -87,6 +88,9 @@ class Timeline:
             return self._checkpoint(data)
         if kind == "gate":
             return self._gate(what, data)
+        if kind == "attached":
+            at = self._out.style(f"at @{data.get('number')}", "dim")
+            return f"{cell(str(data.get('name', '')), 200)}  {at}"
         rest = ", ".join(f"{name} {shown(value, 100)}" for name, value in data.items() if value not in (None, "", [], {}))
         words = (what if kind == "run" else event.name).replace("_", " ")
         return f"{words}  {self._out.style(rest, 'dim')}".rstrip()

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any
 
 from everstep.cli.draw.text import safe
+from everstep.views.stored.messages import readable
 from everstep.views.stored.values import as_json
 
 _LONGEST = 200
@@ -20,7 +21,8 @@ def shown(value: Any, most: int = _LONGEST) -> str:
         return text if len(value) <= most else f'{text[:most]}…" ({len(value):,} characters)'
     if isinstance(value, (list, tuple, dict, Mapping)) and len(value) > 50:
         return f"{type(value).__name__.lower().removeprefix('tracked').removeprefix('live')} of {len(value):,}"
-    text = json.dumps(as_json(value), ensure_ascii=False)
+    found = readable(as_json(value))
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
     return safe(text) if len(text) <= most else f"{safe(text[:most])}… ({len(text):,} characters)"
 
 
@@ -66,8 +68,8 @@ def _choices(schema: Any) -> list[Any]:
 
 
 def pretty(value: Any, longest: int = 2_000, most: int = 400) -> str:
-    """Format a value over several lines as JSON; long texts and lists are cut, with a note."""
-    text = json.dumps(_cut(as_json(value), longest, most), indent=2, ensure_ascii=False)
+    """Format a value over several lines as JSON; messages are one line each, long texts and lists are cut, with a note."""
+    text = json.dumps(_cut(readable(as_json(value)), longest, most), indent=2, ensure_ascii=False)
     return safe(text, lines=True)
 
 

@@ -1,0 +1,66 @@
+"""Messages of agents as one line of text, for people: `human: hi`, `ai: -> search(q="bike")`. For values that adapters have stored.
+
+Adapters store a message as a dict whose key `@` names its kind (docs/adapters). Anything else is left as it is. Prints nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_KINDS = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
+
+
+def readable(value: Any) -> Any:
+    """Return plain JSON data with a line of text for each message and object in it."""
+    if isinstance(value, list):
+        return [readable(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("@")
+    if isinstance(kind, str):
+        if kind.removesuffix("-chunk") in _KINDS:
+            return message_text(value)
+        if kind == "object" and isinstance(value.get("type"), str):
+            return _object_text(value)
+        if kind == "dict" and isinstance(value.get("items"), dict):
+            return {key: readable(item) for key, item in value["items"].items()}
+    return {key: readable(item) for key, item in value.items()}
+
+
+def message_text(message: dict[str, Any]) -> str:
+    """Return a message as one line."""
+    content = message.get("content", "")
+    parts = [content if isinstance(content, str) else _content(content)]
+    for call in message.get("tool_calls") or ():
+        if isinstance(call, dict):
+            parts.append(f"-> {call.get('name')}({_arguments(call.get('args'))})")
+    if message["@"] == "remove":
+        parts.append(f"message {message.get('id')}")
+    name = f" {message['name']}" if isinstance(message.get("name"), str) else ""
+    return f"{message['@']}{name}: {' '.join(part for part in parts if part)}".rstrip()
+
+
+def _content(content: Any) -> str:
+    """Return the texts of a content that has several parts."""
+    parts = content if isinstance(content, list) else [content]
+    return " ".join(
+        part if isinstance(part, str) else part["text"] if _has_text(part) else json.dumps(part, ensure_ascii=False) for part in parts
+    )
+
+
+def _has_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
+
+
+def _arguments(args: Any) -> str:
+    if not isinstance(args, dict):
+        return "" if args is None else json.dumps(args, ensure_ascii=False)
+    return ", ".join(f"{name}={json.dumps(readable(value), ensure_ascii=False)}" for name, value in args.items())
+
+
+def _object_text(value: dict[str, Any]) -> str:
+    name = value["type"].rpartition(".")[2]
+    if "fields" in value:
+        return f"{name}({_arguments(value['fields'])})"
+    return f"{name}({json.dumps(readable(value.get('value')), ensure_ascii=False)})"
