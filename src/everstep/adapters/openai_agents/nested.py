@@ -1,0 +1,60 @@
+"""Runs that a tool or a guardrail starts with `Runner.run` inside a durable run: their calls are steps as well, inside the tool's step.
+
+The framework asks one object to run agents; this module puts itself before it, once. Outside of durable runs it passes everything on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import agents.run
+from agents import RunConfig
+
+from everstep.adapters.openai_agents.approvals import decided
+from everstep.adapters.openai_agents.durable_agent import Copies
+from everstep.adapters.openai_agents.scope import Scope, inside
+
+
+class NestedRunner(agents.run.AgentRunner):
+    """Runs agents inside durable runs durably."""
+
+    def __init__(self, runner: agents.run.AgentRunner):
+        self.runner = runner
+
+    async def run(self, starting_agent: Any, input: Any, **kwargs: Any) -> Any:
+        outer = inside.get()
+        here = outer.here() if outer is not None else None
+        if outer is None or here is None:
+            return await self.runner.run(starting_agent, input, **kwargs)
+        copies = Copies(scope := Scope(outer.price))
+        kwargs["run_config"] = copies.config(kwargs.get("run_config") or RunConfig())
+        agent = copies.durable(starting_agent)
+        token = inside.set(scope)
+        try:
+            result = await self.runner.run(agent, input, **kwargs)
+            while result.interruptions:
+                result = await self.runner.run(agent, await decided(here, result), **kwargs)
+        finally:
+            inside.reset(token)
+        return result
+
+    def run_sync(self, starting_agent: Any, input: Any, **kwargs: Any) -> Any:
+        return self.runner.run_sync(starting_agent, input, **kwargs)
+
+    def run_streamed(self, starting_agent: Any, input: Any, **kwargs: Any) -> Any:
+        outer = inside.get()
+        if outer is None or outer.loop is not asyncio.get_running_loop():
+            return self.runner.run_streamed(starting_agent, input, **kwargs)
+        copies = Copies(Scope(outer.price))
+        kwargs["run_config"] = copies.config(kwargs.get("run_config") or RunConfig())
+        return self.runner.run_streamed(copies.durable(starting_agent), input, **kwargs)
+
+
+def framework_runner() -> agents.run.AgentRunner:
+    """Return the framework's own runner, and see to it that nested runs are durable."""
+    present = agents.run.DEFAULT_AGENT_RUNNER
+    if isinstance(present, NestedRunner):
+        return present.runner
+    agents.run.set_default_agent_runner(NestedRunner(present))
+    return present

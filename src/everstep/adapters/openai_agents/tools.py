@@ -1,0 +1,138 @@
+"""Tools, handoffs and guardrails whose calls are steps. Each is a copy: the agent that the program has made is not changed."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agents import (
+    Agent,
+    FunctionTool,
+    GuardrailFunctionOutput,
+    Handoff,
+    InputGuardrail,
+    OutputGuardrail,
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
+from agents.tool import invoke_function_tool
+
+import everstep
+from everstep.adapters.openai_agents.scope import Scope
+from everstep.adapters.openai_agents.values import give_output, keep_output, key_of, name_of, to_plain
+
+
+@everstep.step(kind="tool", ignore=("call",))
+async def _use(arguments: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    return keep_output(await call())
+
+
+@everstep.step(kind="handoff", ignore=("call",))
+async def _hand_off(arguments: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
+
+
+@everstep.step(kind="guardrail", ignore=("call",))
+async def _check(call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
+
+
+def step_tool(tool: Any, scope: Scope) -> Any:
+    """Return a function tool whose calls are steps; any other tool as it is, because the model's provider runs it."""
+    if not isinstance(tool, FunctionTool):
+        return tool
+    wrapped = copy.copy(tool)
+    wrapped.timeout_seconds = None  # its timeout is kept inside of the step: a resume must not wait for it again
+    for name in ("tool_input_guardrails", "tool_output_guardrails"):
+        setattr(wrapped, name, [step_tool_guardrail(each, scope) for each in getattr(tool, name) or ()] or getattr(tool, name))
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        run = scope.here()
+
+        async def call() -> Any:
+            if tool.timeout_seconds is None:
+                return await tool.on_invoke_tool(context, arguments)
+            return await invoke_function_tool(function_tool=tool, context=context, arguments=arguments)
+
+        if run is None:
+            return await call()
+        call_id = str(getattr(context, "tool_call_id", ""))
+        key = key_of(scope.turns.get(call_id, 0), call_id)
+        return give_output(await run.step(name_of(tool.name, "tool"), _use, arguments, call, key=key))
+
+    wrapped.on_invoke_tool = invoke
+    return wrapped
+
+
+def step_handoff(handoff: Any, scope: Scope, durable: Callable[[Any], Any]) -> Any:
+    """Return a handoff that is a step: what it calls is called once. `durable` returns the durable copy of the agent it leads to."""
+    wrapped = copy.copy(handoff)
+    reference = getattr(handoff, "_agent_ref", None)
+    target = reference() if reference is not None else None
+    if target is not None:
+        wrapped._agent_ref = weakref.ref(durable(target))
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        run = scope.here()
+        if run is None or target is None:  # a handoff of one's own chooses the agent when it is called: there is nothing to record
+            return durable(await handoff.on_invoke_handoff(context, arguments))
+
+        async def call() -> str:
+            return str((await handoff.on_invoke_handoff(context, arguments)).name)
+
+        await run.step(name_of(handoff.tool_name, "handoff"), _hand_off, arguments or "", call)
+        return durable(target)
+
+    wrapped.on_invoke_handoff = invoke
+    return wrapped
+
+
+def step_guardrail(guardrail: Any, scope: Scope, public: Callable[[Any], Any]) -> Any:
+    """Return a guardrail of an agent that is a step. `public` returns the agent that the program knows."""
+
+    async def function(context: Any, agent: Agent[Any], checked: Any) -> GuardrailFunctionOutput:
+        async def call() -> Any:
+            output = await _called(guardrail.guardrail_function, context, public(agent), checked)
+            return {"info": to_plain(output.output_info), "tripwire": bool(output.tripwire_triggered)}
+
+        kept = await _recorded(scope, guardrail.get_name(), call)
+        return GuardrailFunctionOutput(output_info=kept["info"], tripwire_triggered=kept["tripwire"])
+
+    kinds = {InputGuardrail: {"run_in_parallel": getattr(guardrail, "run_in_parallel", True)}, OutputGuardrail: {}}
+    for kind, options in kinds.items():
+        if isinstance(guardrail, kind):
+            return kind(guardrail_function=function, name=guardrail.get_name(), **options)
+    return guardrail
+
+
+def step_tool_guardrail(guardrail: Any, scope: Scope) -> Any:
+    """Return a guardrail of a tool that is a step."""
+
+    async def function(data: Any) -> ToolGuardrailFunctionOutput:
+        async def call() -> Any:
+            output = await _called(guardrail.guardrail_function, data)
+            return {"info": to_plain(output.output_info), "behavior": dict(output.behavior)}
+
+        kept = await _recorded(scope, guardrail.get_name(), call)
+        return ToolGuardrailFunctionOutput(output_info=kept["info"], behavior=kept["behavior"])
+
+    kind = ToolInputGuardrail if isinstance(guardrail, ToolInputGuardrail) else ToolOutputGuardrail
+    return kind(guardrail_function=function, name=guardrail.get_name())
+
+
+async def _recorded(scope: Scope, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    run = scope.here()
+    return await call() if run is None else await run.step(name_of(name, "guardrail"), _check, call)
+
+
+async def _called(function: Any, *args: Any) -> Any:
+    output = function(*args)
+    return await output if inspect.isawaitable(output) else output
+
+
+def is_handoff(value: Any) -> bool:
+    return isinstance(value, Handoff)

@@ -1,0 +1,119 @@
+"""What a step keeps of a value of the framework: plain data, and back. No I/O.
+
+A recorded value must be the same in another process, which may not have loaded the class of an object. So objects are kept as plain data
+or as their text, and the first attempt uses that form, too: a resumed run can't differ from one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from agents import ModelResponse, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from agents.usage import deserialize_usage, serialize_usage
+from openai.types.responses import Response
+from pydantic import BaseModel
+
+_SCALARS = (type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID)
+_OUTPUTS: dict[str, type[BaseModel]] = {cls.__name__: cls for cls in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
+_OUTPUT = "openai_agents.output"
+_COMPARED = ("role", "type", "call_id", "name", "arguments", "content", "output")
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value consists of built-in types alone."""
+    if type(value) in (list, tuple):
+        return all(is_plain(item) for item in value)
+    if type(value) is dict:
+        return all(type(key) is str and is_plain(item) for key, item in value.items())
+    return type(value) in _SCALARS
+
+
+def to_plain(value: Any) -> Any:
+    """Return an object as plain data: the fields of a model or dataclass, else its text."""
+    if is_plain(value):
+        return value
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_plain(item) for item in value]
+    return str(value)
+
+
+def keep_output(value: Any) -> Any:
+    """Return what a step keeps of the result of a tool. Any object that is no structured output becomes its text, as for the model."""
+    if type(value).__name__ in _OUTPUTS and isinstance(value, tuple(_OUTPUTS.values())):
+        return {_OUTPUT: type(value).__name__, "fields": value.model_dump(mode="json")}
+    if type(value) is list:
+        return [keep_output(item) for item in value]
+    return value if is_plain(value) else str(value)
+
+
+def give_output(kept: Any) -> Any:
+    """Return the result of a tool that a step has kept."""
+    if type(kept) is list:
+        return [give_output(item) for item in kept]
+    if type(kept) is dict and kept.get(_OUTPUT) in _OUTPUTS:
+        return _OUTPUTS[kept[_OUTPUT]].model_validate(kept["fields"])
+    return kept
+
+
+def keep_response(response: ModelResponse) -> dict[str, Any]:
+    """Return what a step keeps of a model's response."""
+    kept: dict[str, Any] = {
+        "output": [_keep_item(item) for item in response.output],
+        "usage": serialize_usage(response.usage),
+        "response_id": response.response_id,
+    }
+    if response.request_id is not None:
+        kept["request_id"] = response.request_id
+    if response.raw_usage is not None:
+        kept["raw_usage"] = response.raw_usage
+    return kept
+
+
+def _keep_item(item: Any) -> Any:
+    return item.model_dump(mode="json", exclude_unset=True) if isinstance(item, BaseModel) else to_plain(item)
+
+
+def give_response(kept: Mapping[str, Any]) -> ModelResponse:
+    """Return the response that a step has kept. Items are built as the client builds them: unknown fields and types are kept."""
+    return ModelResponse(
+        output=Response.construct(output=kept["output"]).output,
+        usage=deserialize_usage(kept["usage"]),
+        response_id=kept["response_id"],
+        request_id=kept.get("request_id"),
+        raw_usage=kept.get("raw_usage"),
+    )
+
+
+def compared(items: Any) -> Any:
+    """Return the part of a model's input that a resume compares: who said what, without ids and labels, which versions change."""
+    if isinstance(items, str):
+        return items
+    return [{name: _text(item[name]) for name in _COMPARED if name in item} if isinstance(item, Mapping) else _text(item) for item in items]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True, default=str)
+
+
+def name_of(text: str | None, otherwise: str) -> str:
+    """Return a text as the name of a step or gate."""
+    return "".join("-" if c in "#/@" or c < " " else c for c in text or "")[:200] or otherwise
+
+
+def key_of(turn: int, call_id: str) -> str:
+    """Return the key of a tool call. The turn is part of it, because some models use the same call ids in each turn."""
+    key = f"{turn}.{call_id}"
+    return key if len(key) <= 200 and "/" not in key else f"{turn}.{sha256(call_id.encode()).hexdigest()}"
