@@ -27,7 +27,7 @@ class NestedRunner(agents.run.AgentRunner):
         here = outer.here() if outer is not None else None
         if outer is None or here is None:
             return await self.runner.run(starting_agent, input, **kwargs)
-        copies = Copies(scope := Scope(outer.price))
+        copies = Copies(scope := Scope(outer.price, kwargs.get("context")))
         kwargs["run_config"] = copies.config(kwargs.get("run_config") or RunConfig())
         agent = copies.durable(starting_agent)
         token = inside.set(scope)
@@ -46,7 +46,7 @@ class NestedRunner(agents.run.AgentRunner):
         outer = inside.get()
         if outer is None or outer.loop is not asyncio.get_running_loop():
             return self.runner.run_streamed(starting_agent, input, **kwargs)
-        copies = Copies(Scope(outer.price))
+        copies = Copies(Scope(outer.price, kwargs.get("context")))
         kwargs["run_config"] = copies.config(kwargs.get("run_config") or RunConfig())
         return self.runner.run_streamed(copies.durable(starting_agent), input, **kwargs)
 

@@ -12,7 +12,6 @@ from agents import (
     Agent,
     FunctionTool,
     GuardrailFunctionOutput,
-    Handoff,
     InputGuardrail,
     OutputGuardrail,
     ToolGuardrailFunctionOutput,
@@ -20,15 +19,16 @@ from agents import (
     ToolOutputGuardrail,
 )
 from agents.tool import invoke_function_tool
+from agents.usage import deserialize_usage, serialize_usage
 
 import everstep
-from everstep.adapters.openai_agents.scope import Scope
-from everstep.adapters.openai_agents.values import give_output, keep_output, key_of, name_of, to_plain
+from everstep.adapters.openai_agents.scope import Scope, Spent, spending
+from everstep.adapters.openai_agents.values import SPENT, give_output, keep_output, key_of, name_of, to_plain
 
 
 @everstep.step(kind="tool", ignore=("call",))
 async def _use(arguments: str, call: Callable[[], Awaitable[Any]]) -> Any:
-    return keep_output(await call())
+    return await call()
 
 
 @everstep.step(kind="handoff", ignore=("call",))
@@ -51,18 +51,35 @@ def step_tool(tool: Any, scope: Scope) -> Any:
         setattr(wrapped, name, [step_tool_guardrail(each, scope) for each in getattr(tool, name) or ()] or getattr(tool, name))
 
     async def invoke(context: Any, arguments: str) -> Any:
-        run = scope.here()
-
-        async def call() -> Any:
+        async def use() -> Any:
             if tool.timeout_seconds is None:
                 return await tool.on_invoke_tool(context, arguments)
             return await invoke_function_tool(function_tool=tool, context=context, arguments=arguments)
 
+        spent, live = Spent(context.usage), False
+
+        async def call() -> Any:
+            nonlocal live
+            live = True
+            token = spending.set(spent)
+            try:
+                output = keep_output(await use())
+            finally:
+                spending.reset(token)
+            return {SPENT: serialize_usage(spent.usage), "output": output} if spent.usage.requests else output
+
+        run = scope.here()
         if run is None:
-            return await call()
+            return await use()
         call_id = str(getattr(context, "tool_call_id", ""))
         key = key_of(scope.turns.get(call_id, 0), call_id)
-        return give_output(await run.step(name_of(tool.name, "tool"), _use, arguments, call, key=key))
+        kept = await run.step(name_of(tool.name, "tool"), _use, arguments, call, key=key)
+        if type(kept) is dict and SPENT in kept:
+            usage, kept = deserialize_usage(kept[SPENT]), kept["output"]
+            scope.spend(usage)
+            if not live:
+                context.usage.add(usage)
+        return give_output(kept)
 
     wrapped.on_invoke_tool = invoke
     return wrapped
@@ -132,7 +149,3 @@ async def _recorded(scope: Scope, name: str, call: Callable[[], Awaitable[Any]])
 async def _called(function: Any, *args: Any) -> Any:
     output = function(*args)
     return await output if inspect.isawaitable(output) else output
-
-
-def is_handoff(value: Any) -> bool:
-    return isinstance(value, Handoff)

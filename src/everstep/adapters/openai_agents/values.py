@@ -23,6 +23,7 @@ from pydantic import BaseModel
 _SCALARS = (type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID)
 _OUTPUTS: dict[str, type[BaseModel]] = {cls.__name__: cls for cls in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
 _OUTPUT = "openai_agents.output"
+SPENT = "openai_agents.usage"
 _COMPARED = ("role", "type", "call_id", "name", "arguments", "content", "output")
 
 
@@ -114,6 +115,6 @@ def name_of(text: str | None, otherwise: str) -> str:
 
 
 def key_of(turn: int, call_id: str) -> str:
-    """Return the key of a tool call. The turn is part of it, because some models use the same call ids in each turn."""
+    """Return the key of a tool call. The turn is part of it: not every model numbers its calls through the whole run."""
     key = f"{turn}.{call_id}"
     return key if len(key) <= 200 and "/" not in key else f"{turn}.{sha256(call_id.encode()).hexdigest()}"
