@@ -80,7 +80,13 @@ class Scripted(Model):
                         sequence_number=0,
                     )  # fmt: skip
             yield ResponseOutputItemDoneEvent(type="response.output_item.done", item=item, output_index=index, sequence_number=1)
-        usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        usage = {
+            "input_tokens": 7,
+            "output_tokens": 3,
+            "total_tokens": 10,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
         response = Response.construct(
             id="resp", created_at=0, model="scripted", object="response", output=found.output, parallel_tool_calls=True, tool_choice="auto",
             tools=[], usage=usage,

@@ -39,7 +39,9 @@ class Copies:
 
         async def get_all_tools(run_context: Any) -> list[Any]:
             self._scope.agent = agent.name
-            found = await Agent.get_all_tools(made, run_context) if type(agent) is Agent else await type(agent).get_all_tools(made, run_context)
+            found = (
+                await Agent.get_all_tools(made, run_context) if type(agent) is Agent else await type(agent).get_all_tools(made, run_context)
+            )
             return [tools.setdefault(id(tool), (tool, step_tool(tool, self._scope)))[1] for tool in found]
 
         made.get_all_tools = get_all_tools  # type: ignore[method-assign]

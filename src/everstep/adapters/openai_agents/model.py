@@ -78,7 +78,7 @@ class StepModel(Model):
                 step.cancel()
                 await asyncio.wait([step])
         self._scope.responded(response)
-        for event in _as_events(response, first=0) if not last else last:
+        for event in last or _as_events(response):
             yield event
 
     def _counted(self, response: ModelResponse) -> dict[str, Any]:
@@ -129,29 +129,23 @@ def _usage(said: ResponseUsage | None) -> Usage:
     )
 
 
-def _as_events(response: ModelResponse, first: int) -> list[Any]:
+def _as_events(response: ModelResponse) -> list[Any]:
     """Return the events of a recorded response: the text of each part in one piece, then its end."""
     events: list[Any] = []
     for index, item in enumerate(response.output):
-        for part, content in enumerate(getattr(item, "content", None) or ()):
-            text = getattr(content, "text", None)
-            if getattr(item, "type", None) == "message" and text:
-                events.append(
-                    ResponseTextDeltaEvent(
-                        type="response.output_text.delta", content_index=part, delta=text, item_id=item.id, logprobs=[],
-                        output_index=index, sequence_number=first + len(events),
-                    )  # fmt: skip
-                )
-        events.append(
-            ResponseOutputItemDoneEvent(
-                type="response.output_item.done", item=item, output_index=index, sequence_number=first + len(events)
-            )
-        )
+        parts: list[Any] = list(getattr(item, "content", None) or ()) if getattr(item, "type", None) == "message" else []
+        for number, part in enumerate(parts):
+            place: dict[str, Any] = {"output_index": index, "content_index": number, "item_id": getattr(item, "id", None) or ""}
+            if text := getattr(part, "text", None):
+                delta = {"type": "response.output_text.delta", "delta": text, "logprobs": [], "sequence_number": len(events)}
+                events.append(ResponseTextDeltaEvent.model_validate(delta | place))
+        ended: dict[str, Any] = {"type": "response.output_item.done", "item": item, "output_index": index, "sequence_number": len(events)}
+        events.append(ResponseOutputItemDoneEvent.construct(**ended))
     whole = Response.construct(
         id=response.response_id or "", created_at=time.time(), model="", object="response", output=response.output,
         parallel_tool_calls=False, tool_choice="auto", tools=[], usage=_as_said(response.usage),
     )  # fmt: skip
-    events.append(ResponseCompletedEvent.construct(type="response.completed", response=whole, sequence_number=first + len(events)))
+    events.append(ResponseCompletedEvent.construct(type="response.completed", response=whole, sequence_number=len(events)))
     return events
 
 

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import agents.run
-from agents import RunConfig
+from agents import RunConfig, Usage
 
 from everstep.adapters.openai_agents.approvals import decided
 from everstep.adapters.openai_agents.durable_agent import Copies
@@ -33,8 +33,13 @@ class NestedRunner(agents.run.AgentRunner):
         token = inside.set(scope)
         try:
             result = await self.runner.run(agent, input, **kwargs)
+            shared = getattr(kwargs.get("context"), "usage", None)
             while result.interruptions:
-                result = await self.runner.run(agent, await decided(here, result), **kwargs)
+                state = await decided(here, result)
+                scope.since = Usage()
+                result = await self.runner.run(agent, state, **kwargs)
+                if shared is not None and result.context_wrapper.usage is not shared:  # a state that goes on has a copy of the usage
+                    shared.add(scope.since)
         finally:
             inside.reset(token)
         return result

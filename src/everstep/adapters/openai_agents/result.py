@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from agents import Agent, AgentOutputSchema, Handoff, RunResult, RunResultStreaming, Usage
@@ -83,17 +84,19 @@ def _give(agent: Agent[Any], kept: Any) -> Any:
 
 
 def _named(agent: Agent[Any], name: str | None) -> Agent[Any] | None:
-    """Return the agent of this name among those that an agent can hand over to."""
+    return next((one for one in reachable(agent) if one.name == name), None)
+
+
+def reachable(agent: Agent[Any]) -> Iterator[Agent[Any]]:
+    """Yield an agent and all agents that it can hand over to, as far as that is known."""
     seen: set[int] = set()
     ahead: list[Any] = [agent]
     while ahead:
         one = ahead.pop()
         if id(one) in seen or not isinstance(one, Agent):
             continue
-        if one.name == name:
-            return one
         seen.add(id(one))
+        yield one
         for each in one.handoffs:
             reference = getattr(each, "_agent_ref", None) if isinstance(each, Handoff) else None
             ahead.append(each if reference is None else reference())
-    return None

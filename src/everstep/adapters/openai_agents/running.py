@@ -19,8 +19,9 @@ import everstep
 from everstep.adapters.openai_agents.approvals import decided
 from everstep.adapters.openai_agents.durable_agent import Copies
 from everstep.adapters.openai_agents.nested import framework_runner
-from everstep.adapters.openai_agents.result import Result, keep_result
+from everstep.adapters.openai_agents.result import Result, keep_result, reachable
 from everstep.adapters.openai_agents.scope import Price, Scope, inside
+from everstep.adapters.openai_agents.tools import refuse_local
 from everstep.adapters.openai_agents.values import to_plain
 from everstep.errors import InvalidArgument, RunClosed
 
@@ -40,6 +41,10 @@ class Call:
         unknown = set(options) - set(inspect.signature(Runner.run).parameters)
         if unknown:
             raise InvalidArgument(f"run has no option {sorted(unknown)[0]!r:.60}")
+        if getattr(options.get("run_config"), "sandbox", None) is not None:
+            raise InvalidArgument("a sandbox can't be used in a durable run: what is done in it is not recorded")
+        for tool in [tool for one in reachable(agent) for tool in one.tools]:
+            refuse_local(tool)
         self.agent, self.price, self.options, self.sink = agent, price, options, sink
 
 
@@ -146,7 +151,9 @@ def _current() -> Any:
     except RunClosed:
         return None
     if isinstance(here, everstep.Run):
-        raise InvalidArgument("an agent can only run inside an async run or workflow", remedy="Use async def, and async with store.run(...).")
+        raise InvalidArgument(
+            "an agent can only run inside an async run or workflow", remedy="Use async def, and async with store.run(...)."
+        )
     return here
 
 

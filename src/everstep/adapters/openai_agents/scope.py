@@ -29,6 +29,7 @@ class Scope:
         self.price = price
         around = spending.get()
         self._spent = around if around is not None and getattr(context, "usage", None) is around.shared else None
+        self.since = Usage()
         self.loop = asyncio.get_running_loop()
         self.agent = "model"
         self.turn = 0
@@ -40,6 +41,7 @@ class Scope:
 
     def spend(self, usage: Usage) -> None:
         """Note usage for the tool call that has started this run."""
+        self.since.add(usage)
         if self._spent is not None:
             self._spent.usage.add(usage)
 
@@ -47,7 +49,8 @@ class Scope:
         """Note the usage and the tool calls of a response."""
         self.spend(response.usage)
         self.turn += 1
-        for item in response.output:
+        items: list[Any] = list(response.output)
+        for item in items:
             call_id = item.get("call_id") if isinstance(item, dict) else getattr(item, "call_id", None)
             if isinstance(call_id, str):
                 self.turns[call_id] = self.turn

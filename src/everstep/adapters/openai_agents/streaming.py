@@ -10,7 +10,7 @@ from agents import Agent
 
 from everstep.adapters.openai_agents.running import Call, check_input, start
 from everstep.adapters.openai_agents.scope import Price
-from everstep.errors import NoResult
+from everstep.errors import InvalidArgument
 
 
 class Stream:
@@ -44,7 +44,7 @@ class Stream:
     def final_output(self) -> Any:
         """The answer, when the stream has ended."""
         if not self._task.done():
-            raise NoResult("the stream has not ended yet", remedy="Read all of stream_events() first, or await the stream.")
+            raise InvalidArgument("the stream has not ended yet", remedy="Read all of stream_events() first, or await the stream.")
         return self._task.result().final_output
 
     def cancel(self) -> None:
@@ -57,5 +57,3 @@ def run_streamed(
 ) -> Stream:  # fmt: skip
     """Run an agent durably and show its events: `async for event in run_streamed(...).stream_events()`. The options are those of `run`."""
     return Stream(Call(agent, price, options), check_input(input), id, store)
-
-

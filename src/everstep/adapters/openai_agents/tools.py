@@ -10,13 +10,14 @@ from typing import Any
 
 from agents import (
     Agent,
+    ApplyPatchTool,
+    ComputerTool,
+    CustomTool,
     FunctionTool,
     GuardrailFunctionOutput,
-    InputGuardrail,
-    OutputGuardrail,
+    LocalShellTool,
+    ShellTool,
     ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-    ToolOutputGuardrail,
 )
 from agents.tool import invoke_function_tool
 from agents.usage import deserialize_usage, serialize_usage
@@ -24,6 +25,9 @@ from agents.usage import deserialize_usage, serialize_usage
 import everstep
 from everstep.adapters.openai_agents.scope import Scope, Spent, spending
 from everstep.adapters.openai_agents.values import SPENT, give_output, keep_output, key_of, name_of, to_plain
+from everstep.errors import InvalidArgument
+
+_LOCAL = (ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool)
 
 
 @everstep.step(kind="tool", ignore=("call",))
@@ -41,9 +45,19 @@ async def _check(call: Callable[[], Awaitable[Any]]) -> Any:
     return await call()
 
 
+def refuse_local(tool: Any) -> None:
+    """Refuse a tool that runs in this process, but not as a function."""
+    if isinstance(tool, _LOCAL) or (isinstance(tool, ShellTool) and tool.executor is not None):
+        raise InvalidArgument(
+            f"{type(tool).__name__} can't be used in a durable run: its calls are not steps, so a resume would make them again",
+            remedy="Make it a function tool (@function_tool), or run the agent without everstep.",
+        )
+
+
 def step_tool(tool: Any, scope: Scope) -> Any:
-    """Return a function tool whose calls are steps; any other tool as it is, because the model's provider runs it."""
+    """Return a function tool whose calls are steps; a tool that the model's provider runs as it is. Any other one is refused."""
     if not isinstance(tool, FunctionTool):
+        refuse_local(tool)
         return tool
     wrapped = copy.copy(tool)
     wrapped.timeout_seconds = None  # its timeout is kept inside of the step: a resume must not wait for it again
@@ -119,11 +133,9 @@ def step_guardrail(guardrail: Any, scope: Scope, public: Callable[[Any], Any]) -
         kept = await _recorded(scope, guardrail.get_name(), call)
         return GuardrailFunctionOutput(output_info=kept["info"], tripwire_triggered=kept["tripwire"])
 
-    kinds = {InputGuardrail: {"run_in_parallel": getattr(guardrail, "run_in_parallel", True)}, OutputGuardrail: {}}
-    for kind, options in kinds.items():
-        if isinstance(guardrail, kind):
-            return kind(guardrail_function=function, name=guardrail.get_name(), **options)
-    return guardrail
+    wrapped = copy.copy(guardrail)
+    wrapped.guardrail_function, wrapped.name = function, guardrail.get_name()
+    return wrapped
 
 
 def step_tool_guardrail(guardrail: Any, scope: Scope) -> Any:
@@ -137,8 +149,9 @@ def step_tool_guardrail(guardrail: Any, scope: Scope) -> Any:
         kept = await _recorded(scope, guardrail.get_name(), call)
         return ToolGuardrailFunctionOutput(output_info=kept["info"], behavior=kept["behavior"])
 
-    kind = ToolInputGuardrail if isinstance(guardrail, ToolInputGuardrail) else ToolOutputGuardrail
-    return kind(guardrail_function=function, name=guardrail.get_name())
+    wrapped = copy.copy(guardrail)
+    wrapped.guardrail_function, wrapped.name = function, guardrail.get_name()
+    return wrapped
 
 
 async def _recorded(scope: Scope, name: str, call: Callable[[], Awaitable[Any]]) -> Any:

@@ -53,7 +53,7 @@ def to_plain(value: Any) -> Any:
 
 def keep_output(value: Any) -> Any:
     """Return what a step keeps of the result of a tool. Any object that is no structured output becomes its text, as for the model."""
-    if type(value).__name__ in _OUTPUTS and isinstance(value, tuple(_OUTPUTS.values())):
+    if isinstance(value, BaseModel) and _OUTPUTS.get(type(value).__name__) is type(value):
         return {_OUTPUT: type(value).__name__, "fields": value.model_dump(mode="json")}
     if type(value) is list:
         return [keep_output(item) for item in value]
