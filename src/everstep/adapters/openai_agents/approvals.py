@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
-from everstep.adapters.openai_agents.values import name_of
-
-ANSWERS = {
-    "anyOf": [
-        {"enum": ["yes", "no"]},
-        {"type": "boolean"},
-        {
-            "type": "object",
-            "properties": {"answer": {"enum": ["yes", "no"]}, "reason": {"type": "string"}, "always": {"type": "boolean"}},
-            "required": ["answer"],
-            "additionalProperties": False,
-        },
-    ]
-}
+from everstep.adapters.shared.approvals import ANSWERS, read_answer
+from everstep.adapters.shared.plain import name_of
 
 
 async def decided(run: Any, result: Any) -> Any:
@@ -28,7 +15,7 @@ async def decided(run: Any, result: Any) -> Any:
     answers = await asyncio.gather(*(run.gate(_name(item), _question(item), schema=ANSWERS) for item in items))
     state = result.to_state()
     for item, said in zip(items, answers, strict=True):
-        answer, reason, always = _read(said)
+        answer, reason, always = read_answer(said)
         if answer:
             state.approve(item, always_approve=always)
         else:
@@ -43,9 +30,3 @@ def _name(item: Any) -> str:
 def _question(item: Any) -> str:
     arguments = getattr(item, "arguments", None) or ""
     return f"Let {item.agent.name} call {item.tool_name}({str(arguments)[:500]})?"
-
-
-def _read(said: Any) -> tuple[bool, str | None, bool]:
-    if isinstance(said, Mapping):
-        return said["answer"] == "yes", said.get("reason"), bool(said.get("always"))
-    return said in (True, "yes"), None, False

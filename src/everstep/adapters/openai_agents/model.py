@@ -19,7 +19,8 @@ from openai.types.responses import (
 
 import everstep
 from everstep.adapters.openai_agents.scope import Scope
-from everstep.adapters.openai_agents.values import compared, give_response, keep_response, name_of
+from everstep.adapters.openai_agents.values import compared, give_response, keep_response
+from everstep.adapters.shared.plain import name_of
 
 _FAILED = {"response.incomplete", "response.failed", "error", "response.error"}
 

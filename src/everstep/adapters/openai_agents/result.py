@@ -10,7 +10,7 @@ from agents.usage import deserialize_usage, serialize_usage
 from pydantic import TypeAdapter
 
 import everstep
-from everstep.adapters.openai_agents.values import is_plain, to_plain
+from everstep.adapters.shared.plain import is_plain, to_plain
 
 
 class Result:

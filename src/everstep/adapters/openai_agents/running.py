@@ -22,8 +22,9 @@ from everstep.adapters.openai_agents.nested import framework_runner
 from everstep.adapters.openai_agents.result import Result, keep_result, reachable
 from everstep.adapters.openai_agents.scope import Price, Scope, inside
 from everstep.adapters.openai_agents.tools import refuse_local
-from everstep.adapters.openai_agents.values import to_plain
-from everstep.errors import InvalidArgument, RunClosed
+from everstep.adapters.shared import starting
+from everstep.adapters.shared.plain import to_plain
+from everstep.errors import InvalidArgument
 
 
 class Call:
@@ -62,10 +63,9 @@ async def run(
     options (context, max_turns, hooks, run_config, error_handlers) go to `Runner.run`. Inside a run of Everstep, the calls are steps of that run.
     """
     call = Call(agent, price, options)
-    here = _current()
+    here = starting.current_run()
     if here is not None:
-        if id is not None or store is not None:
-            raise InvalidArgument("inside a run, id and store must be left out: the calls of the agent are steps of that run")
+        starting.refuse_place(id, store)
         return Result(agent, await drive(call, here, check_input(input)))
     return await start(call, check_input(input), id, store)
 
@@ -98,20 +98,13 @@ def _flow(title: str) -> Any:
 
 async def start(call: Call, input: Any, id: str | None, store: Any) -> Result:
     """Start or resume the run of a call, in a store or at an address."""
-    if store is None or isinstance(store, str) or hasattr(store, "__fspath__"):
-        async with everstep.open(store) as opened:
-            return await start(call, input, id, opened)
     title = f"openai-agents:{call.agent.name}"
     _calls.setdefault(title, call)
     token = _call.set(call)
     try:
-        outcome = await store.start(_flow(title), input, id=id)
-        if outcome.status == "failed" and outcome.reason == "recorded before":
-            outcome = await store.resume(outcome.run)  # a failed run goes on where it failed
+        outcome = await starting.start(_flow(title), (input,), id, store)
     finally:
         _call.reset(token)
-    if outcome.status != "waiting":
-        outcome.unwrap()
     return Result(call.agent, outcome.result, outcome)
 
 
@@ -142,19 +135,6 @@ async def _run_once(runner: agents.run.AgentRunner, call: Call, agent: Agent[Any
     async for event in streamed.stream_events():
         call.sink(event)
     return streamed
-
-
-def _current() -> Any:
-    """Return the async run that this code belongs to, or None."""
-    try:
-        here = everstep.current()
-    except RunClosed:
-        return None
-    if isinstance(here, everstep.Run):
-        raise InvalidArgument(
-            "an agent can only run inside an async run or workflow", remedy="Use async def, and async with store.run(...)."
-        )
-    return here
 
 
 def check_input(given: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,46 +9,28 @@ from agents import Agent
 
 from everstep.adapters.openai_agents.running import Call, check_input, start
 from everstep.adapters.openai_agents.scope import Price
-from everstep.errors import InvalidArgument
+from everstep.adapters.shared.starting import Watched
 
 
-class Stream:
+class Stream(Watched):
     """A durable run and its events. Awaiting it waits for the `Result`."""
 
     def __init__(self, call: Call, input: Any, id: str | None, store: Any):
-        self._events: asyncio.Queue[Any] = asyncio.Queue()
-        call.sink = self._events.put_nowait
-        self._task = asyncio.ensure_future(start(call, input, id, store))
-        self._task.add_done_callback(lambda _: self._events.put_nowait(None))
+        super().__init__()
+        call.sink = self.sink
+        self.watch(start(call, input, id, store))
 
-    async def stream_events(self) -> AsyncIterator[Any]:
+    def stream_events(self) -> AsyncIterator[Any]:
         """Yield the events of `Runner.run_streamed`; raise the error that ended the run.
 
         After a crash, the recorded part comes first, each text in one piece. For a run that had ended before, there are no events.
         """
-        while (event := await self._events.get()) is not None:
-            yield event
-        self._events.put_nowait(None)
-        await self._task
-
-    def __await__(self) -> Any:
-        return self._task.__await__()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the run has ended or waits."""
-        return self._task.done()
+        return self.events()
 
     @property
     def final_output(self) -> Any:
         """The answer, when the stream has ended."""
-        if not self._task.done():
-            raise InvalidArgument("the stream has not ended yet", remedy="Read all of stream_events() first, or await the stream.")
-        return self._task.result().final_output
-
-    def cancel(self) -> None:
-        """Stop the run. It stays resumable: call `run` or `run_streamed` with its id again."""
-        self._task.cancel()
+        return self.result().final_output
 
 
 def run_streamed(

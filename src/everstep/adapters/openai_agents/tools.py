@@ -24,7 +24,8 @@ from agents.usage import deserialize_usage, serialize_usage
 
 import everstep
 from everstep.adapters.openai_agents.scope import Scope, Spent, spending
-from everstep.adapters.openai_agents.values import SPENT, give_output, keep_output, key_of, name_of, to_plain
+from everstep.adapters.openai_agents.values import SPENT, give_output, keep_output
+from everstep.adapters.shared.plain import key_of, name_of, to_plain
 from everstep.errors import InvalidArgument
 
 _LOCAL = (ApplyPatchTool, ComputerTool, CustomTool, LocalShellTool)

@@ -6,49 +6,20 @@ or as their text, and the first attempt uses that form, too: a resumed run can't
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from hashlib import sha256
 from typing import Any
-from uuid import UUID
 
 from agents import ModelResponse, ToolOutputFileContent, ToolOutputImage, ToolOutputText
 from agents.usage import deserialize_usage, serialize_usage
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-_SCALARS = (type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID)
+from everstep.adapters.shared.plain import is_plain, to_plain, to_text
+
 _OUTPUTS: dict[str, type[BaseModel]] = {cls.__name__: cls for cls in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
 _OUTPUT = "openai_agents.output"
 SPENT = "openai_agents.usage"
 _COMPARED = ("role", "type", "call_id", "name", "arguments", "content", "output")
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value consists of built-in types alone."""
-    if type(value) in (list, tuple):
-        return all(is_plain(item) for item in value)
-    if type(value) is dict:
-        return all(type(key) is str and is_plain(item) for key, item in value.items())
-    return type(value) in _SCALARS
-
-
-def to_plain(value: Any) -> Any:
-    """Return an object as plain data: the fields of a model or dataclass, else its text."""
-    if is_plain(value):
-        return value
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(item) for item in value]
-    return str(value)
 
 
 def keep_output(value: Any) -> Any:
@@ -102,19 +73,6 @@ def compared(items: Any) -> Any:
     """Return the part of a model's input that a resume compares: who said what, without ids and labels, which versions change."""
     if isinstance(items, str):
         return items
-    return [{name: _text(item[name]) for name in _COMPARED if name in item} if isinstance(item, Mapping) else _text(item) for item in items]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True, default=str)
-
-
-def name_of(text: str | None, otherwise: str) -> str:
-    """Return a text as the name of a step or gate."""
-    return "".join("-" if c in "#/@" or c < " " else c for c in text or "")[:200] or otherwise
-
-
-def key_of(turn: int, call_id: str) -> str:
-    """Return the key of a tool call. The turn is part of it: not every model numbers its calls through the whole run."""
-    key = f"{turn}.{call_id}"
-    return key if len(key) <= 200 and "/" not in key else f"{turn}.{sha256(call_id.encode()).hexdigest()}"
+    return [
+        {name: to_text(item[name]) for name in _COMPARED if name in item} if isinstance(item, Mapping) else to_text(item) for item in items
+    ]
