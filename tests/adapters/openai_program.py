@@ -6,8 +6,6 @@ python openai_program.py STORE LEDGER WAY NUMBER
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from agents import (
     set_tracing_disabled,
 )
 from agents.testing import assistant_message, function_call
+from killed import Ledger
 from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItemDoneEvent, ResponseTextDeltaEvent
 from pydantic import BaseModel
 
@@ -38,20 +37,6 @@ CALLS = 11
 class Trip(BaseModel):
     city: str
     total: int
-
-
-class Ledger:
-    """Writes down each call when it begins, as a provider would; kills the process in the call of that number."""
-
-    def __init__(self, path: Path, deadly: int = 0):
-        self._path, self._deadly, self._made = path, deadly, 0
-
-    def enter(self, call: str) -> None:
-        with self._path.open("a") as file:
-            file.write(f"{call}\n")
-        self._made += 1
-        if self._made == self._deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Scripted(Model):

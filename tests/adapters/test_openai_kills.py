@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
-import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
-import warm
+from killed import kill, made
 
 import everstep
 
@@ -22,20 +19,6 @@ import openai_program
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 TEXT = '{"city":"Rome","total":400}'
 MODEL, TOOL = 3, 7  # the first call of Booker; the tool of the agent that is a tool
-
-
-def kill(url: str, folder: Path, way: str, number: int) -> bool:
-    package = str(Path(everstep.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, openai_program.__file__, url, str(folder / "ledger"), way, str(number)]
-    done = warm.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode in (-signal.SIGKILL, 0), done.stdout + done.stderr  # 0: so many calls were not left
-    return done.returncode != 0
-
-
-def made(folder: Path) -> Counter[str]:
-    ledger = folder / "ledger"
-    return Counter(ledger.read_text().splitlines() if ledger.exists() else ())
 
 
 def finished(store: everstep.Store) -> set[str]:
@@ -81,7 +64,7 @@ def test_undisturbed_it_makes_so_many_calls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "way"), [(MODEL, "streamed"), (TOOL, "plain")])
 def test_killed_in_a_call_it_goes_on(tmp_path: Path, number: int, way: str) -> None:
-    assert kill(str(tmp_path / "s.db"), tmp_path, way, number)
+    assert kill(openai_program, str(tmp_path / "s.db"), tmp_path, way, number)
     with everstep.open(tmp_path / "s.db") as store:
         goes_on(store, tmp_path, way)
 
@@ -90,7 +73,7 @@ def test_killed_in_a_call_it_goes_on(tmp_path: Path, number: int, way: str) -> N
 @pytest.mark.parametrize("way", ["plain", "streamed"])
 @pytest.mark.parametrize("number", range(1, openai_program.CALLS + 1))
 def test_killed_in_any_call_it_goes_on(tmp_path: Path, number: int, way: str) -> None:
-    assert kill(str(tmp_path / "s.db"), tmp_path, way, number)
+    assert kill(openai_program, str(tmp_path / "s.db"), tmp_path, way, number)
     with everstep.open(tmp_path / "s.db") as store:
         goes_on(store, tmp_path, way)
 
@@ -102,7 +85,7 @@ def test_killed_again_and_again_it_goes_on(request: pytest.FixtureRequest, tmp_p
     draw, url = random.Random(seed), request.getfixturevalue("place") if where == "postgres" else str(tmp_path / "s.db")
     for _ in range(draw.randint(1, 3)):
         number = draw.randint(1, openai_program.CALLS - 1)
-        if not kill(url, tmp_path, draw.choice(["plain", "streamed"]), number):
+        if not kill(openai_program, url, tmp_path, draw.choice(["plain", "streamed"]), number):
             break
     with everstep.open(url) as store:
         goes_on(store, tmp_path, draw.choice(["plain", "streamed"]))
