@@ -159,7 +159,9 @@ def _input(prompt: Any, history: Any) -> tuple[Any, ...]:
         stored = (
             prompt if prompt is None or isinstance(prompt, str) else _PROMPT.dump_python(UserPromptPart(prompt), mode="json")["content"]
         )
-        messages = None if history is None else ModelMessagesTypeAdapter.dump_python(list(history), mode="json")
+        messages = None if history is None else ModelMessagesTypeAdapter.dump_python(list(history), mode="json", warnings="none")
+        _as_prompt(stored or "")
+        ModelMessagesTypeAdapter.validate_python(messages or [])
     except Exception as error:
         raise InvalidArgument(
             f"the prompt must be a text or a list of contents, and message_history a list of messages: {error}"
