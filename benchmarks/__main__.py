@@ -27,6 +27,7 @@ ROWS = {
     "turns": "a durable checkpoint of a 1 KB turn: both floors, flatness, disk, cold load",
     "large": "10 MB state with a 1 KB change, tracked and handed in",
     "window": "pop(0) + append on 10,000 messages",
+    "lines": "an append without a lease beside a held run; 50 states of 1,000 messages in one walk",
     "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
     "replay": "a workflow of 10,000 finished steps that is resumed",
     "parallel": "100 asyncio steps at once, and run.map on 8 threads",

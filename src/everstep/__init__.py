@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from everstep.agents.state import AgentState
     from everstep.api import Store, open
     from everstep.codec.kinds import Unknown, register
+    from everstep.codec.opaque import Opaque
     from everstep.errors import EverstepError, NonDeterminism, StepFailed
+    from everstep.ids import quote, unquote
+    from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.limits.policy import every, manual, off, on
@@ -38,6 +41,7 @@ __all__ = [
     "Decision",
     "EverstepError",
     "NonDeterminism",
+    "Opaque",
     "Outcome",
     "Retention",
     "Retry",
@@ -47,16 +51,19 @@ __all__ = [
     "Store",
     "Unknown",
     "current",
+    "drives",
     "every",
     "gate",
     "manual",
     "off",
     "on",
     "open",
+    "quote",
     "register",
     "repair",
     "sleep",
     "step",
+    "unquote",
     "workflow",
 ]
 _WHERE = {
@@ -69,6 +76,7 @@ _WHERE = {
     "Decision": "agents.decision",
     "EverstepError": "errors",
     "NonDeterminism": "errors",
+    "Opaque": "codec.opaque",
     "Outcome": "runtime.outcome",
     "Retention": "store.retention.retention",
     "Retry": "runtime.steps.retry",
@@ -78,16 +86,19 @@ _WHERE = {
     "Store": "api",
     "Unknown": "codec.kinds",
     "current": "runtime.engine.context",
+    "drives": "runtime.drivers",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",
     "manual": "runtime.limits.policy",
     "off": "runtime.limits.policy",
     "on": "runtime.limits.policy",
     "open": "api",
+    "quote": "ids",
     "register": "codec.kinds",
     "repair": "store.repair.repair",
     "sleep": "runtime.waits.gates",
     "step": "api",
+    "unquote": "ids",
     "workflow": "runtime.workflow",
 }
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.runtime.engine.journal_writer import Durability
     from everstep.runtime.engine.options import Replay
     from everstep.runtime.limits.budget import Budget
+    from everstep.runtime.lines.async_line import AsyncLine
+    from everstep.runtime.lines.line import Line
+    from everstep.runtime.lines.together import Together
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
     from everstep.store.retention.cleanup import Schedule
@@ -74,15 +77,7 @@ class Store(EngineStore):
         `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` (seconds) say when the
         run is stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
         """
-        if self.mask is not None:
-            note, meta = self.mask.text(note), self.mask.meta(meta)
-        fields = {
-            "workflow": check_text(workflow, "workflow"),
-            "session": check_text(session, "session"),
-            "tags": check_tags(tags),
-            "note": check_note(note),
-            "meta": to_meta(meta),
-        }
+        fields = self._fields(workflow, session, tags, note, meta)
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
             return cast("Run", self._off(id, state))
@@ -94,6 +89,60 @@ class Store(EngineStore):
         mode = AttemptOptions(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
         chosen_durability = self.durability if durability is None else durability
         return Run(self, self.keeper, id, state, chosen_durability, fields, mode, follows=policy is None)
+
+    def _fields(
+        self, workflow: str | None, session: str | None, tags: Iterable[str] | str, note: str | None, meta: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Check and mask the fields that describe a new run."""
+        if self.mask is not None:
+            note, meta = self.mask.text(note), self.mask.meta(meta)
+        return {
+            "workflow": check_text(workflow, "workflow"),
+            "session": check_text(session, "session"),
+            "tags": check_tags(tags),
+            "note": check_note(note),
+            "meta": to_meta(meta),
+        }
+
+    def line(
+        self,
+        id: str,
+        *,
+        state: Any = None,
+        workflow: str | None = None,
+        session: str | None = None,
+        tags: Iterable[str] | str = (),
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Line:
+        """Open a run for appending without a lease, for frameworks that drive their own loops. Writes nothing.
+
+        `state` is the initial value of a run without checkpoints, and is copied. workflow, session, tags, note and meta describe a new run,
+        which the first append creates. A run that is written only like this waits; `store.drives` says who resumes it.
+        """
+        from everstep.runtime.lines.line import Line
+
+        return Line(self, check_id(id), state, self._fields(workflow, session, tags, note, meta))
+
+    def together(self) -> Together:
+        """Write the appends of several lines in one commit, at the end of the block: `with store.together(): ...`. All are made, or none.
+
+        What is appended inside cannot be read before the end. Also `async with`.
+        """
+        from everstep.runtime.lines.together import Together
+
+        return Together(self)
+
+    async def _async_line(self, id: str, **given: Any) -> AsyncLine:
+        """Do the same for the tasks of an event loop."""
+        from everstep.runtime.lines.async_line import AsyncLine
+
+        state = given.pop("state", None)
+        names = {"workflow": None, "session": None, "tags": (), "note": None, "meta": None}
+        unknown = set(given) - set(names)
+        if unknown:
+            raise TypeError(f"line() got an unexpected keyword argument {min(unknown)!r}")
+        return await AsyncLine.open(self, check_id(id), state, self._fields(**{**names, **given}))
 
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
@@ -284,6 +333,12 @@ class Store(EngineStore):
             self, run_id, from_step, replay, anyway, {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
         )
 
+    def drives(self, workflow: str, function: Any = None, /) -> Any:
+        """Have `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
+        from everstep.runtime.drivers import drives
+
+        return drives(workflow, function)
+
     def can_resume(self, run_id: str) -> Resumable:
         """Check whether `resume` would continue a run in this process now; the result has the reasons if not."""
         from everstep.runtime.resumable import can_resume
@@ -388,7 +443,7 @@ class Store(EngineStore):
     async def __aenter__(self) -> Any:
         from everstep.runtime.aio import AsyncStore
 
-        return AsyncStore(self, self.run, self.start, self.resume, self.wait)
+        return AsyncStore(self, self.run, self.start, self.resume, self.wait, self._async_line)
 
     async def __aexit__(self, *problem: Any) -> None:
         import asyncio

@@ -237,10 +237,14 @@ class LostLease(EverstepError):
 
 
 class Conflict(EverstepError):
-    """The run changed during this write."""
+    """The run changed during this write, which was not made. `number` is its newest checkpoint, if a line raises this."""
 
     code = "E303"
     remedy = "Open the run again to continue from its newest checkpoint."
+
+    def __init__(self, message: str | None = None, *, remedy: str | None = None, written: Written | None = None, number: int | None = None):
+        self.number = number
+        super().__init__(message, remedy=remedy, written=written)
 
 
 class RunClosed(EverstepError):

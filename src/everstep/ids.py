@@ -14,7 +14,9 @@ from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_ID = re.compile(r"[^\W_][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]{0,199}")
+_ID = re.compile(r"(?:[^\W_]|%)[^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]{0,199}")
+_REST = re.compile(_ID.pattern.partition(")")[2].removesuffix("{0,199}"))
+_ESCAPES = re.compile("(?:%[0-9A-F]{2})+")
 _TAG = re.compile(r"[^\W\d][^\s@~\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]{0,99}")
 
 
@@ -29,9 +31,39 @@ def check_id(run: str) -> str:
     if not isinstance(run, str) or not _ID.fullmatch(run):
         raise InvalidArgument(
             f"invalid run id {run!r:.100}: it must have 1 to 200 characters, begin with a letter or digit, "
-            "and contain no @, ~, spaces or control characters"
+            "and contain no @, ~, spaces or control characters",
+            remedy="To use any other text as an id, such as an e-mail address or a path: everstep.quote(text).",
         )
     return run
+
+
+def quote(text: str) -> str:
+    """Return a run id for any text, such as an e-mail address or a path: "user@example.com" becomes "user%40example.com".
+
+    Two texts never have the same id. Commands show the text and accept it; refs need the id: `user%40example.com@7`.
+    """
+    if not isinstance(text, str) or not text:
+        raise InvalidArgument(f"quote needs a text that is not empty, got {text!r:.60}")
+    plain = "".join(c if c != "%" and _REST.fullmatch(c) else _escaped(c) for c in text)
+    return check_id(plain if _ID.fullmatch(plain) else _escaped(plain[0]) + plain[1:])
+
+
+def unquote(id: str) -> str:
+    """Return the text that `quote` made an id of; an id that it did not make stays as it is."""
+    if "%" not in id:
+        return id
+    try:
+        text = _ESCAPES.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode(), id)
+        return text if quote(text) == id else id
+    except (ValueError, InvalidArgument):
+        return id
+
+
+def _escaped(character: str) -> str:
+    try:
+        return "".join(f"%{byte:02X}" for byte in character.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"an id cannot contain the lone surrogate {character!r}") from None
 
 
 def check_tag(name: str, what: str = "tag") -> str:

@@ -50,6 +50,7 @@ class Kind(StrEnum):
     ANSWER = "answer"
     TIMER = "timer"
     EVENT = "event"
+    ATTACHED = "attached"
 
 
 class Status(StrEnum):

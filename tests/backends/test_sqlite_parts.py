@@ -60,6 +60,9 @@ USES: dict[str, Callable[[SqliteBackend], object]] = {
     "sessions": lambda b: created(b, session="s"),
     "parents": lambda b: created(b, "child", parent=created(b).id, parent_number=-1),
     "notes": lambda b: created(b, note="n"),
+    "attached": lambda b: b.commit(next_commit(created(b), kind="attached", note="1:a")),
+    "finding": lambda b: b.commit(next_commit(created(b), meta='{"a":1}', labels=bytes(16))),
+    "gates": lambda b: b.commit(next_commit(created(b), kind="gate", note="a#0")),
 }
 
 

@@ -216,7 +216,7 @@ def test_nothing_but_the_framer_makes_or_opens_a_frame() -> None:
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "everstep.codec.frame":
-                found += [f"{file.name}: {name.name}" for name in node.names if name.name in ("unwrap", "_unwrap", "plain", "_PLAIN")]
+                found += [f"{file.name}: {name.name}" for name in node.names if name.name in ("unwrap", "_unpacked", "plain", "_PLAIN")]
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)

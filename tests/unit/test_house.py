@@ -1,5 +1,6 @@
 """The house stays in order: few files in a folder, each folder explained, and the harness outside of the package."""
 
+import ast
 from pathlib import Path
 
 import everstep
@@ -32,3 +33,51 @@ def test_every_folder_says_what_is_in_it() -> None:
 
 def test_the_package_has_no_harness() -> None:
     assert {name.split("/")[1] for name in folders() if name.startswith("testing/")} == {"conformance"}
+
+
+REACHED = {
+    "snapshot/delta_builder.py": "a tracked container is the program's own list or dict: public names would be methods of the program's data",
+    "snapshot/compared.py": "the same",
+    "snapshot/tree.py": "the same",
+}
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _own_names(tree: ast.Module) -> set[str]:
+    """The private names that a module defines."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)  # slots
+    return {name for name in names if _private(name)}
+
+
+def _used_names(tree: ast.Module) -> set[str]:
+    """The private names that a module imports, or reads from an object that is not `self`."""
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names if _private(alias.name)}
+    read = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and _private(node.attr)
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os", "sys"))
+    }
+    return imported | read
+
+
+def test_a_module_uses_no_private_name_of_another() -> None:
+    trees = {file.relative_to(SOURCE).as_posix(): ast.parse(file.read_text()) for file in SOURCE.rglob("*.py")}
+    own = {name: _own_names(tree) for name, tree in trees.items()}
+    everywhere = set().union(*own.values()) - {"_replace", "_make", "_fields", "_asdict"}
+    found = {name: sorted(_used_names(tree) & (everywhere - own[name])) for name, tree in trees.items()}
+    assert {name: names for name, names in found.items() if names and name not in REACHED} == {}
+    assert all(found[name] for name in REACHED), "an exception is no longer needed"

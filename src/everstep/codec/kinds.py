@@ -71,6 +71,8 @@ class Kind(Shape, frozen=True):
 _lock = threading.RLock()  # a finalizer may save in the middle of a save
 _by_type: dict[type, Kind] = {}
 _by_name: dict[str, Kind] = {}
+FROZEN: set[type] = set()
+"""Types whose instances never change; `values` adds the built-in ones."""
 
 
 @overload
@@ -82,6 +84,7 @@ def register(
     upgrades: Mapping[int, Callable[[Fields], Fields]] | None = None,
     encode: Callable[[T], Fields] | None = None,
     decode: Callable[[Fields], T] | None = None,
+    frozen: bool = False,
 ) -> type[T]: ...
 
 
@@ -94,6 +97,7 @@ def register(
     upgrades: Mapping[int, Callable[[Fields], Fields]] | None = None,
     encode: Callable[[Any], Fields] | None = None,
     decode: Callable[[Fields], Any] | None = None,
+    frozen: bool = False,
 ) -> Callable[[type[T]], type[T]]: ...
 
 
@@ -105,15 +109,17 @@ def register(
     upgrades: Mapping[int, Callable[[Fields], Fields]] | None = None,
     encode: Callable[[Any], Fields] | None = None,
     decode: Callable[[Fields], Any] | None = None,
+    frozen: bool = False,
 ) -> Any:
     """Register a type, so that its instances can be stored and restored; also usable as a decorator.
 
     `name` is the name in storage (default: module and qualified name), so that a class can move. `version` counts changes of its fields;
     `upgrades[n]` converts the fields of version n to those of version n + 1. Types other than a dataclass, NamedTuple, Enum, exception,
-    pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back).
+    pydantic model or msgspec Struct also need `encode` (to a dict) and `decode` (back). `frozen` promises that an instance never changes:
+    a save does not look at one again that is the same object, so a change in it would be lost.
     """
     if cls is None:
-        return lambda c: register(c, name=name, version=version, upgrades=upgrades, encode=encode, decode=decode)
+        return lambda c: register(c, name=name, version=version, upgrades=upgrades, encode=encode, decode=decode, frozen=frozen)
     if not isinstance(cls, type):
         raise InvalidArgument(f"everstep.register takes a class, got {cls!r}", remedy="Pass a class to everstep.register.")
     if type(version) is not int or version < 1:
@@ -127,6 +133,7 @@ def register(
             remedy="Pass encode= (instance to dict) and decode= (dict to instance).",
         )
     _enter(Kind(cls, name or _default_name(cls), version, dict(upgrades or {}), *shape, explicit=True))
+    (FROZEN.add if frozen else FROZEN.discard)(cls)
     return cls
 
 

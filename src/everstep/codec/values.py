@@ -37,6 +37,7 @@ from uuid import UUID
 import ormsgpack
 from ormsgpack import Ext, packb, unpackb
 
+from everstep.codec.kinds import FROZEN as FROZEN
 from everstep.codec.kinds import Unknown, kind_of, revive
 from everstep.errors import DamagedFrame, EverstepError, LimitExceeded, Unstorable
 
@@ -46,7 +47,7 @@ MAX_NESTED = 100
 _nesting = threading.local()
 OBJECT, REFERENCE = 20, 30
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-FROZEN = SCALARS | {
+FROZEN |= SCALARS | {
     datetime,
     date,
     time,

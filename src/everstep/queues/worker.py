@@ -249,8 +249,7 @@ class Worker:
         self.jobs[job.run] = job
         said = {name: value for name, value in about.items() if value is not None}
         self._report("taken", run=job.run, workflow=job.workflow, queue=job.queue, **said)
-        flow = flows.by_name(job.workflow or "")
-        if flow is not None and flow.is_async:
+        if flows.is_async(job.workflow):
             crew.task(self._drive_task, job, prepare)
         else:
             crew.thread(self._drive, job, prepare)

@@ -29,6 +29,7 @@ from everstep.threads.offload import offload
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.engine_store import EngineStore
+    from everstep.runtime.lines.async_line import AsyncLine
     from everstep.runtime.steps.open_step import AsyncOpenStep
 
 _MOST_SECONDS = 5.0  # a cancelled task waits at most this long for the thread that opens or closes its run
@@ -185,10 +186,12 @@ class AsyncStore:
     """A store whose methods are awaited: `await store.load(ref)`, `await store.runs(status="failed")`."""
 
     def __init__(
-        self, store: EngineStore, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any], wait: Callable[..., Any]
-    ):
+        self, store: EngineStore, run: Callable[..., Run], start: Callable[..., Any], resume: Callable[..., Any], wait: Callable[..., Any],
+        line: Callable[..., Awaitable[AsyncLine]],
+    ):  # fmt: skip
         self._store = store
         self.run = run
+        self.line = line
         self._start = start
         self._resume = resume
         self._wait = wait
@@ -219,7 +222,7 @@ class AsyncStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
-        if name.startswith("_") or name in ("on", "hooks") or not callable(method):
+        if name.startswith("_") or name in ("on", "hooks", "together", "drives") or not callable(method):
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:

@@ -56,7 +56,8 @@ def _journal(backend: Backend, row: RunRow) -> str | None:
 def _definition(store: EngineStore, row: RunRow) -> str | None:
     try:
         flow = workflow.workflow_of(store, row.id)
-        workflow.definition_change(store, row, flow, workflow.beginning(store, row), False)
+        if isinstance(flow, workflow.Workflow):
+            workflow.definition_change(store, row, flow, workflow.beginning(store, row), False)
     except EverstepError as error:
         return error.message
     return None

@@ -38,6 +38,7 @@ from everstep.errors import (
 )  # fmt: skip
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
+from everstep.runtime.drivers import Driver, driver_of, labels
 from everstep.runtime.engine.attempt import Attempt
 from everstep.runtime.engine.finish import end_of, stopped_by
 from everstep.runtime.engine.options import AttemptOptions, Replay, check_limits
@@ -66,6 +67,8 @@ _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 class Workflow:
     """A function whose runs are durable. Calling it inside a run starts a child run; outside of one it is a plain call."""
+
+    replays = True
 
     def __init__(
         self, function: Callable[..., Any], *, name: str | None = None, version: Any = None, definition: str | None = None,
@@ -286,7 +289,7 @@ def refuse_other(
         )
 
 
-def _ready(flow: Workflow, outcome: Outcome) -> Any:
+def _ready(flow: Workflow | Driver, outcome: Outcome) -> Any:
     """Return an existing outcome in the form that the caller of an async workflow expects."""
     if flow.is_async and _in_loop():
         return _give(outcome)
@@ -334,6 +337,8 @@ def resumed(
         _refuse_unknown_steps(store, row, options["accept"])
     said = beginning(store, row)
     flow = _workflow_of(row, said)
+    if isinstance(flow, Driver):
+        return _driven(store, flow, row, from_step, replay, options)
     changed = definition_change(store, row, flow, said, anyway)
     if from_step is not None:
         if replay != "normal":
@@ -347,6 +352,22 @@ def resumed(
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
     return WorkflowAttempt(store, flow, row.id, args, kwargs, {**options, "replay": replay, "seen": row.head_seq}, changed)
+
+
+def _driven(
+    store: EngineStore, driver: Driver, row: RunRow, from_step: str | None, replay: Replay, options: dict[str, Any]
+) -> WorkflowAttempt | _Ended:
+    """Return the attempt of a driver at a run that its framework continues."""
+    if from_step is not None or replay != "normal":
+        raise InvalidArgument(
+            f"run {row.id!r} is driven by {driver.name!r}, whose steps are not replayed",
+            remedy="Resume it without from_step and replay, or fork it: store.fork(run_id).",
+        )
+    if row.status == Status.SUCCEEDED:
+        return _Ended(driver, recorded(store, row))
+    if row.status == Status.CANCELLED:
+        raise IllegalTransition(row.id, row.status, Status.RUNNING)
+    return WorkflowAttempt(store, driver, row.id, (), {}, {**options, "seen": row.head_seq})
 
 
 def _refuse_unknown_steps(store: EngineStore, row: RunRow, accept: frozenset[str]) -> None:
@@ -366,6 +387,8 @@ def take_up(store: EngineStore, claimed: Claimed, max_deaths: int = MAX_DEATHS) 
     try:
         said = beginning(store, row)
         flow = _workflow_of(row, said)
+        if isinstance(flow, Driver):
+            return WorkflowAttempt(store, flow, row.id, (), {}, {"held": claimed, "max_deaths": max_deaths})
         _refuse_version(store, row, flow, said)
         changed = definition_change(store, row, flow, said, False)
         args, kwargs = _input(store, row, said)
@@ -380,7 +403,9 @@ def recover(store: EngineStore, run_id: str, max_deaths: int) -> WorkflowAttempt
     """Return a worker's attempt to resume a run outside of queues. A run of another version is left alone."""
     row = find_run(store.backend, run_id)
     said = beginning(store, row)
-    _refuse_version(store, row, _workflow_of(row, said), said)
+    flow = _workflow_of(row, said)
+    if not isinstance(flow, Driver):
+        _refuse_version(store, row, flow, said)
     return resumed(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
 
 
@@ -396,14 +421,20 @@ def by_name(name: str) -> Workflow | None:
     return _known.get(name)
 
 
+def is_async(name: str | None) -> bool:
+    """Whether the workflow or the driver of that name is async."""
+    flow = _known.get(name or "") or driver_of(name)
+    return flow is not None and flow.is_async
+
+
 def known() -> list[str]:
-    """Return the names of all workflows of this process."""
-    return list(_known)
+    """Return the names of all workflows and drivers of this process."""
+    return list(dict.fromkeys((*_known, *labels())))
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of all workflows of this process, by name."""
-    return {name: flow.version for name, flow in list(_known.items())}
+    """Return the versions of all workflows and drivers of this process, by name."""
+    return {**dict.fromkeys(labels()), **{name: flow.version for name, flow in list(_known.items())}}
 
 
 def _input(store: EngineStore, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -429,8 +460,8 @@ def definition_change(store: EngineStore, row: RunRow, flow: Workflow, said: dic
     return changed
 
 
-def workflow_of(store: EngineStore, run_id: str) -> Workflow:
-    """Return the workflow of a run, if this process knows it."""
+def workflow_of(store: EngineStore, run_id: str) -> Workflow | Driver:
+    """Return the workflow or the driver of a run, if this process knows it."""
     row = find_run(store.backend, run_id)
     return _workflow_of(row, beginning(store, row))
 
@@ -440,12 +471,16 @@ def beginning(store: EngineStore, row: RunRow) -> dict[str, Any]:
     return content(checked(store.backend, row, 1, 1)[0])
 
 
-def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow:
+def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow | Driver:
     name = said.get("workflow")
+    driver = driver_of(row.workflow) if name is None else None
+    if driver is not None:
+        return driver
     if name is None:
         raise InvalidArgument(
-            f"run {row.id!r} was opened with store.run(); only workflows can be resumed by name",
-            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}).",
+            f"run {row.id!r} was opened with store.run() or store.line(); only workflows can be resumed by name, and runs that have a driver",
+            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}). "
+            "If a framework drives it, import the module that calls everstep.drives.",
         )
     if name not in _known:
         raise UnknownWorkflow(f"run {row.id!r} belongs to the workflow {name!r}, which this process has not defined")
@@ -462,7 +497,7 @@ def _difference(definition: str, before: str | None) -> str:
 class _Ended:
     """Takes the role of an attempt for a run that has already ended."""
 
-    def __init__(self, flow: Workflow, outcome: Outcome):
+    def __init__(self, flow: Workflow | Driver, outcome: Outcome):
         self._flow = flow
         self._outcome = outcome
 
@@ -476,7 +511,7 @@ class WorkflowAttempt:
     def __init__(
         self,
         store: EngineStore,
-        flow: Workflow,
+        flow: Workflow | Driver,
         id: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -488,14 +523,15 @@ class WorkflowAttempt:
         self._args = args
         self._kwargs = kwargs
         given = {k: v for k, v in options.items() if v is not None and k not in ("fields", "durability")}
-        given |= {"version": flow.version, "definition": definition_of(store, flow)}
+        if isinstance(flow, Workflow):
+            given |= {"version": flow.version, "definition": definition_of(store, flow)}
         for name in ("policy", "budget", "timeout", "retry"):
             given.setdefault(name, getattr(flow, name))
         follows = given["policy"] is None
         for name, default in (("policy", store.policy), ("budget", store.budget), ("timeout", store.timeout)):
             given[name] = default if given[name] is None else given[name]
         self._validate = options.get("replay") == "validate"
-        mode = AttemptOptions(hooks=store.hook_registry, workflow=True, **given)
+        mode = AttemptOptions(hooks=store.hook_registry, workflow=flow.replays, framework=not flow.replays, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
         self._handle = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode, follows)
         self._changed = changed

@@ -16,6 +16,7 @@ from ormsgpack import Fragment
 
 from everstep.codec.values import FROZEN, encode, hook, keep, pack, unfindable
 from everstep.errors import EverstepError
+from everstep.snapshot.compared import comparable, compare
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
 from everstep.snapshot.tracked import AGAIN, NEW, Edits, Plain, TrackedDict, TrackedList, Tracker
 from everstep.snapshot.tracked import SET as CHANGED
@@ -156,6 +157,30 @@ def _fragment(part: Plain) -> Fragment:
     """Return the remembered bytes of a plain part: encoded again, they could differ by now."""
     shadow = part.shadow
     return Fragment(shadow if shadow.__class__ is bytes else (shadow is not None and shadow.raw) or encode(part.obj))
+
+
+def _raw_of(node: Any, item: Any) -> bytes:
+    """Return the stored bytes of an item of a container."""
+    part = node._plain.get(id(item)) if node._plain else None
+    return pack(item if part is None else _fragment(part), _known)
+
+
+def _replaced(node: Any, was: Any, value: Any) -> list[Op] | None:
+    """Return the difference of a container that replaces a stored one; None if it has to be written as a whole."""
+    part = node._plain.get(id(value)) if node._plain else None
+    if part is None or part.shadow is not None:
+        return None
+    if was.__class__ is Plain:
+        if was.shadow is None or was.obj.__class__ is not value.__class__:
+            return None
+        part.shadow = was.shadow
+        return changes_of(part)
+    if not comparable(was, value):
+        return None
+    found: list[Op] = []
+    compare(was, value, (), _raw_of, found)
+    part.shadow = remember(value)
+    return found
 
 
 def settle(tracker: Tracker) -> None:
@@ -299,7 +324,7 @@ class _Gathering:
                 raise
         return _fragment(part)
 
-    def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, str] | None, path: Path) -> Any:
+    def _dict(self, node: Any, changes: dict[Any, int], old: dict[Any, Any] | None, path: Path) -> Any:
         image, ops = node._image, self.ops
         top = node is node._tracker.root
         later = False
@@ -309,8 +334,11 @@ class _Gathering:
                 step = [] if top else [*path, key]
                 if image is not None:
                     image.touch(key)
-                if old is not None and key in old and value.__class__ is str:
-                    texts(old[key], value, tuple(step), ops)
+                was = None if old is None else old.get(key)
+                if was.__class__ is str and value.__class__ is str:
+                    texts(was, value, tuple(step), ops)
+                elif was is not None and (found := _replaced(node, was, value)) is not None:
+                    ops.extend(_prefixed(found, tuple(step)))
                 else:
                     ops.append([SET, step, value if value.__class__ in FROZEN else self._value(node, value, path, key)])
                 continue

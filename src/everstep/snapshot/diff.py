@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from everstep.codec.kinds import Unknown
+from everstep.codec.opaque import OPAQUE
 from everstep.codec.values import Decoder, encode, unfindable
 from everstep.fields import Shape
 from everstep.snapshot.align import aligned
@@ -64,7 +65,12 @@ def _compare(old: Any, new: Any, path: Path, out: list[Change]) -> None:
         _dicts(old, new, path, out)
     elif cls is list and new.__class__ is list:
         _lists(old, new, path, out)
-    elif cls is Unknown and new.__class__ is Unknown and (old.name, old.version, [*old.fields]) == (new.name, new.version, [*new.fields]):
+    elif (
+        cls is Unknown
+        and old.name != OPAQUE
+        and new.__class__ is Unknown
+        and (old.name, old.version, [*old.fields]) == (new.name, new.version, [*new.fields])
+    ):
         for name, value in old.fields.items():
             _compare(value, new.fields[name], (*path, name), out)
     else:

@@ -19,13 +19,14 @@ from everstep.errors import EverstepError, LimitExceeded, Unstorable
 from everstep.fields import Shape, field
 from everstep.snapshot import delta_builder
 from everstep.snapshot.base import NOTHING, Known, build_base
-from everstep.snapshot.delta import apply, joined
+from everstep.snapshot.delta import Op, apply, joined
 from everstep.snapshot.tracked import Edits, Strayed, Tracker
 
 BASE_EVERY = 48
 MOST_DELTAS = 512
 BIG_DELTA = 256 * 1024
 NO_DELTA = b"\xc0"
+NO_CHANGE = b"\x90"
 LOOKS = 8  # containers that may be checked for each checkpoint: a few microseconds
 _MOST_EDITS = 8
 _TRIES = 16  # attempts before a save reports that the state keeps changing
@@ -72,6 +73,35 @@ class Saver:
         self._whole = False
         if self._checking:
             self._mirror = _copy(state)
+
+    def follow(self, deltas: list[list[Op]], size: int, since_base: int | None) -> bool:
+        """Apply deltas that others have stored to the live state. Return False, and assume nothing any more, if the program has changed it.
+
+        `size` is their bytes since the newest base among them; `since_base` says how many of them follow it, None if there is none.
+        """
+        tracker = self._tracker
+        if self._whole or self._checking or self._edits or tracker.torn or tracker.handed_in or self._delta() != NO_CHANGE:
+            self.lost()
+            return False
+        try:
+            for ops in deltas:
+                if apply(self.state, ops) is not self.state:
+                    self.lost()
+                    return False
+            self._delta()  # notes them as stored
+            delta_builder.settle(tracker)
+        except BaseException:
+            self.lost()
+            raise
+        if since_base is not None:  # what is stored below that base may be freed
+            self._known, self._deltas, self._delta_bytes, self._base_bytes = NOTHING, 0, 0, size
+        self._deltas += len(deltas) if since_base is None else since_base
+        self._delta_bytes += size
+        return True
+
+    def forget_chunks(self) -> None:
+        """Rely on no chunk of the last base any more: others may have dropped it. The next base brings all of its chunks."""
+        self._known = NOTHING
 
     @property
     def state(self) -> Any:

@@ -97,7 +97,7 @@ class Node:
     _kids: list[Any] | None  # tracked children with changes
     _plain: dict[int, Plain] | None
     _moved: list[tuple[Plain, Any]] | None  # plain parts that were found changed
-    _old: dict[Any, str] | None  # long text that was replaced in place
+    _old: dict[Any, Any] | None  # a long text, or the stored container or plain part, that was replaced in place
     _image: Any  # how the last base cut this container into segments
     _guard: Any  # the content that the methods know
 
@@ -294,12 +294,21 @@ class TrackedDict(Node, dict[Any, Any]):
                     self._old = self._old or {}
                     self._old[key] = old
             elif cls not in FROZEN:
+                if first and (value.__class__ is list or value.__class__ is dict):
+                    self._keep(key, old)
                 self._drop(old, key)
         _dict_set(self, key, value)
         self._guard[key] = value
         if value.__class__ not in FROZEN:
             self._take(value, key)
         tracker.torn -= 1
+
+    def _keep(self, key: Any, old: Any) -> None:
+        """Keep a stored container that another one replaces: the next save writes only their difference."""
+        part = old if old.__class__ is TrackedDict or old.__class__ is TrackedList else (self._plain or {}).get(id(old))
+        if part is not None:
+            self._old = self._old or {}
+            self._old[key] = part
 
     def _exchange(self, key: Any, old: Any, value: Any) -> None:
         """Replace one value by another in the bookkeeping."""

@@ -50,7 +50,7 @@ class Entry(Shape):
 
 
 SMALL_ENTRY = 2048  # compressing less than this costs more time at every step than the saved space is worth
-_ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
+_ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value, Kind.ATTACHED.value})
 
 
 class Chain:
@@ -108,7 +108,7 @@ class Chain:
             self.chunks(saved.chunks)
 
     def status(self, status: Status, revived: bool = False, /, **about: Any) -> None:
-        """Add a change of status; an invalid one is refused. `revived`: the caller cancelled this run and now calls it again."""
+        """Add a change of status; an invalid one is refused, unless `revived`: the caller has cancelled this run and calls it again, or a line appends to it."""
         if status.value not in _NEXT[self._row.status] and not revived:
             raise IllegalTransition(self._row.id, self._row.status, status.value)
         self._row.status = status.value

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode
+from everstep.errors import DamagedRecord, DamagedRun
 from everstep.fields import Shape, replace
-from everstep.records import Kind, Record, RunRow, Status
-from everstep.store.journal.entries import AnswerEntry, GateEntry, open_entry
+from everstep.records import ZERO, Kind, Message, Record, RunRow, Status, record_fault
+from everstep.store.journal.entries import AnswerEntry, GateEntry, open_as, open_entry
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked_from
-from everstep.store.views import when
+from everstep.store.refs import verified
+from everstep.store.views import Page, when
 
 
 class Gate(Shape, frozen=True):
@@ -44,9 +47,48 @@ class Gate(Shape, frozen=True):
 
 
 def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
-    """Return all gates that a run has reached, in the order in which they were asked."""
+    """Return all gates that a run has reached, in the order in which they were asked. Proves the whole journal."""
+    return _gates(row, checked_from(backend, row, 1))
+
+
+def indexed_gates(backend: Backend, row: RunRow) -> list[Gate]:
+    """Do the same by an index: proves each record, and does not read the others."""
+    records = [record.opened_by(backend.framer) for record in backend.gates(row.id) if record.seq <= row.head_seq]
+    prove(backend, row, records)
+    return _gates(row, records)
+
+
+def with_posted(backend: Backend, row: RunRow, gates: list[Gate]) -> list[Gate]:
+    """Return gates with the answers that were posted and that the run has not recorded yet."""
+    if not any(gate.open for gate in gates):
+        return gates
+    said = {message.name: message for message in backend.messages(row.id) if message.name.startswith("answer:")}
+    return [_posted(backend, row, gate, said.get(f"answer:{gate.address}")) if gate.open else gate for gate in gates]
+
+
+def _posted(backend: Backend, row: RunRow, gate: Gate, message: Message | None) -> Gate:
+    if message is None:
+        return gate
+    if message.digest(backend.seal) != message.check or message.key != row.key:
+        raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not match its digest")
+    said = decode(backend.framer.unwrap(message.body))
+    if not isinstance(said, dict) or "value" not in said:
+        raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not contain an answer")
+    return replace(gate, answered=True, answer=said["value"], by=said.get("by"))
+
+
+def prove(backend: Backend, row: RunRow, records: Sequence[Record]) -> None:
+    """Check single records against their digests; this needs only the digests of the records before them."""
+    before = backend.digests(row.id, [record.seq - 1 for record in records])
+    for record in records:
+        fault = record_fault(before.get(record.seq - 1, ZERO), record, row.key, backend.seal)
+        if fault:
+            raise DamagedRecord(row.id, record.seq, fault)
+
+
+def _gates(row: RunRow, records: Iterable[Record]) -> list[Gate]:
     found: dict[str, Gate] = {}
-    for record in checked_from(backend, row, 1):
+    for record in records:
         if record.kind not in (Kind.GATE, Kind.ANSWER):
             continue
         address, entry = record.note or "", open_entry(record)
@@ -75,3 +117,21 @@ def _answered(row: RunRow, record: Record, address: str, answer: AnswerEntry, ga
         row.id, address, known.ask, known.schema, known.asked_at, known.deadline, True,
         None if answer.flags.get("expired") else decode(answer.value), answer.by,
     )  # fmt: skip
+
+
+def questions(backend: Backend, workflow: str | None, after: int, limit: int | None) -> Page[Gate]:
+    """Return the open gates of all waiting runs, those that were created first first. An answer that was posted counts."""
+    found = backend.unanswered(workflow, after, None if limit is None else limit + 1)
+    page: Page[Gate] = Page()
+    rows: dict[str, RunRow | None] = {}
+    for _, record in found[:limit]:
+        if record.run not in rows:
+            rows[record.run] = backend.run(record.run)
+        row = rows[record.run]
+        if row is None or record.seq > verified(row, backend.seal).head_seq:
+            continue  # deleted meanwhile
+        prove(backend, row, [record])
+        gate = _asked(row, record, record.note or "", open_as(record.opened_by(backend.framer), GateEntry))
+        page += [one for one in with_posted(backend, row, [gate]) if one.open]
+    page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
+    return page

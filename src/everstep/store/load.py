@@ -204,7 +204,7 @@ def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> 
     if a[0].family == b[0].family:
         with suppress(EverstepError):  # loading them one by one tells which one cannot be loaded, and why
             found = tuple(stretch(backend, row, number) for row, number in (a, b))
-            roots = [_parts(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
+            roots = [parts_of(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
             reader = Loader(partial(backend.chunks, a[0].family), backend.framer.unwrap, frames)
             reader.read_ahead(*(root for root in roots if root is not None))
     return load(backend, *a, found[0], dict(frames)), load(backend, *b, found[1], frames)
@@ -220,7 +220,7 @@ def last_error(backend: Backend, row: RunRow) -> dict[str, str] | None:
     record = newest_of(backend, row, Kind.STATUS)
     if record is None:
         return None
-    said = Decoder().decode(_content(row, record))
+    said = Decoder().decode(content_of(row, record))
     error = said.get("error") if isinstance(said, dict) else None
     return {name: str(error.get(name)) for name in ("type", "message", "traceback")} if isinstance(error, dict) else None
 
@@ -241,7 +241,7 @@ def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
 
 def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
     """Load the snapshot of one checkpoint; an error does not look for other good ones."""
-    base, deltas = _parts(row, number, found or stretch(backend, row, number))
+    base, deltas = parts_of(row, number, found or stretch(backend, row, number))
     loader = Loader(partial(backend.chunks, row.family), backend.framer.unwrap, frames)
     value = None
     if base is not None:
@@ -250,8 +250,8 @@ def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None 
     decoder = Decoder()
     size = 0
     for record in deltas:
-        content = _content(row, record)
-        value = apply(value, _ops(decoder, content, row, record))
+        content = content_of(row, record)
+        value = apply(value, ops_in(decoder, content, row, record))
         size += len(content)
     return Loaded(value, len(deltas), size, bool(loader.decoder.objects or decoder.objects))
 
@@ -261,12 +261,12 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
     from everstep.snapshot.view import LazyLoader, view
 
     try:
-        base, deltas = _parts(row, number, stretch(backend, row, number))
+        base, deltas = parts_of(row, number, stretch(backend, row, number))
         loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), backend.framer.unwrap)
         value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
-            value = apply(value, _ops(decoder, _content(row, record), row, record))
+            value = apply(value, ops_in(decoder, content_of(row, record), row, record))
     except Damaged as error:
         if number != row.checkpoints:
             raise
@@ -293,7 +293,7 @@ def deltas_of(backend: Backend, row: RunRow, first: int, last: int) -> list[tupl
     for record in checked(backend, row, start, stop):
         if record.kind == Kind.CHECKPOINT:
             content = NO_DELTA if record.body is None else record.content()
-            out.append((record, None if content == NO_DELTA else _ops(decoder, content, row, record)))
+            out.append((record, None if content == NO_DELTA else ops_in(decoder, content, row, record)))
     return out
 
 
@@ -314,7 +314,7 @@ def _proved_base(row: RunRow, base: Base | None, seal: Seal) -> Base | None:
     return base
 
 
-def _parts(row: RunRow, number: int, found: Stretch) -> tuple[bytes | None, list[Record]]:
+def parts_of(row: RunRow, number: int, found: Stretch) -> tuple[bytes | None, list[Record]]:
     """Return the content of the base to start from, and the checkpoints after it up to the requested one."""
     at = found.at
     records = found.proved(at.base or 1, max(at.seq, at.base))
@@ -326,7 +326,7 @@ def _parts(row: RunRow, number: int, found: Stretch) -> tuple[bytes | None, list
         raise DamagedRecord(row.id, at.seq, f"the checkpoints before {number} are not consecutive", number)
     if (base is not None and base.body is None) or any(r.body is None for r in deltas):
         return _around_pruned(found, number, deltas, _proved_base(row, at.added, found.backend.seal))
-    return None if base is None else _content(row, base), deltas
+    return None if base is None else content_of(row, base), deltas
 
 
 def _around_pruned(found: Stretch, number: int, deltas: list[Record], base: Base | None) -> tuple[bytes, list[Record]]:
@@ -351,13 +351,13 @@ def pruned_error(row: RunRow, number: int, mark: Pruned) -> PrunedCheckpoint:
     return PrunedCheckpoint(row.id, number, (before, after))
 
 
-def _content(row: RunRow, record: Record) -> bytes:
+def content_of(row: RunRow, record: Record) -> bytes:
     if record.body is None:
         raise DamagedRecord(row.id, record.seq, "its body is missing", record.number)
     return record.content()
 
 
-def _ops(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:
+def ops_in(decoder: Decoder, content: bytes, row: RunRow, record: Record) -> list[Op]:
     if content == NO_DELTA:
         raise DamagedRecord(row.id, record.seq, "it has no delta, and the base that should follow it is missing", record.number)
     ops = decoder.decode(content)

@@ -13,6 +13,7 @@ from typing import Any
 from everstep.codec.values import Decoder, encode
 from everstep.errors import EverstepError, InvalidArgument
 from everstep.redact import MASK, Redactor
+from everstep.snapshot.delta import Op
 from everstep.snapshot.saver import Saved, Saver
 
 
@@ -81,6 +82,13 @@ class MaskingSaver(Saver):
     def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
         self._live = state
         self._inner.go_on(Decoder().decode(encode(state)), deltas, delta_bytes)
+
+    def forget_chunks(self) -> None:
+        self._inner.forget_chunks()
+
+    def follow(self, deltas: list[list[Op]], size: int, since_base: int | None) -> bool:
+        """Return False: the deltas of others have masked values."""
+        return False
 
     @property
     def state(self) -> Any:

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from everstep.backends.contract.core import Backend, Query
-from everstep.backends.contract.query_semantics import fits_run
+from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
@@ -86,6 +86,24 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
         _miss_none(row, found, query)
     page: Page[Checkpoint] = Page(with_tags_and_marks(backend, row, found[:limit]))
     page.next = found[limit - 1].number if limit is not None and len(found) > limit else None
+    return page
+
+
+def find_checkpoints(backend: Backend, query: Query) -> Page[Checkpoint]:
+    """Find checkpoints of all runs by tags and metadata."""
+    limit = query.limit
+    found = backend.find(query.tags, query.meta, query.after, None if limit is None else limit + 1)
+    page: Page[Checkpoint] = Page()
+    rows: dict[str, RunRow | None] = {}
+    for _, record in found[:limit]:
+        if record.run not in rows:
+            rows[record.run] = backend.run(record.run)
+        row = rows[record.run]
+        if row is None or record.seq > verified(row, backend.seal).head_seq or not fits_checkpoint(record, Query(meta=query.meta)):
+            continue  # deleted or written meanwhile; or found by a number that two scalars share
+        _prove(backend, row, [record])
+        page += with_tags_and_marks(backend, row, [record])
+    page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
     return page
 
 

@@ -56,10 +56,10 @@ class Ahead:
         known = query.parent is not None and query.parent in self._found.rows and query.parent not in self._found.parents
         return [] if known else self._backend.runs(query)
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
-        if run in self._found.rows and first is None and last is None:
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
+        if run in self._found.rows and first is None and last is None and name is None:
             return self._found.tags.get(run, [])
-        return self._backend.tags(run, first, last)
+        return self._backend.tags(run, first, last, name)
 
     def messages(self, run: str) -> list[Message]:
         return self._found.messages.get(run, []) if run in self._found.rows else self._backend.messages(run)

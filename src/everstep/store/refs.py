@@ -93,15 +93,15 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
     if isinstance(at, int):
         return at
     need(backend, Index)
-    numbers = [tag.number for tag in tags_of(backend, row) if tag.name == at]
+    numbers = [tag.number for tag in tags_of(backend, row, name=at)]
     if not numbers:
         raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
     return max(numbers)
 
 
-def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None) -> list[Tag]:
-    """Return the tags of a run, or of some of its checkpoints, checked against their digests."""
-    tags = backend.tags(row.id, first, last)
+def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
+    """Return the tags of a run, or of some of its checkpoints, or those of a name, checked against their digests."""
+    tags = backend.tags(row.id, first, last) if name is None else backend.tags(row.id, name=name)
     if any(tag.check != tag.digest(backend.seal) or tag.key != row.key for tag in tags):
         raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
     return tags

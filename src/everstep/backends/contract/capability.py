@@ -83,7 +83,10 @@ class Partial:
 
 _CERTAIN: dict[str, Any] = {
     "messages": lambda run: [],
-    "tags": lambda run, first=None, last=None: [],
+    "gates": lambda run: [],
+    "unanswered": lambda workflow=None, after=0, limit=None: [],
+    "attached": lambda run, address="": [],
+    "tags": lambda run, first=None, last=None, name=None: [],
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],
     "queue_entry": lambda run: None,

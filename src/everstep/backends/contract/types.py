@@ -117,7 +117,9 @@ class Cut(Shape):
     `was` is the run's prune mark as the caller knows it, `now` the new one. Refused with `Conflict` if the stored mark differs from `was`,
     with `NotFound` if the run was deleted or another run has its id (its key is not `now.key`). `bodies` are (seq, digest of the body):
     these bodies are dropped and their digests kept; one that is already dropped is not an error. `bases` are added, those of `gone`
-    (numbers of checkpoints) removed, `chunks` stored as by a commit. The run row, the chain and the feed do not change.
+    (numbers of checkpoints) removed, `chunks` stored as by a commit. `labels` are (seq, digest) of checkpoints that lose note, tags and
+    metadata, with the digest that remains of them, None if there were none; they are not found by them any more, and their tag rows are removed. The run row, the
+    chain and the feed do not change.
     """
 
     run: str
@@ -127,6 +129,7 @@ class Cut(Shape):
     bases: Sequence[Base] = ()
     gone: Sequence[int] = ()
     chunks: Sequence[tuple[bytes, bytes]] = ()
+    labels: Sequence[tuple[int, bytes | None]] = ()
 
 
 class Census(Shape, frozen=True):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from everstep import clock as clocks
 from everstep.backends import deleted_pks
-from everstep.backends.contract.core import Commit, Committed, Done, Located, Manifest, Query
+from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry, Task
 from everstep.backends.contract.types import Census, Cut
@@ -178,6 +178,26 @@ class MemoryBackend:
             found = [replace(r, body=None) for r in stored if entry is not None and fits_checkpoint(self._tagged(entry, r), query)]
         return _page(found, query, [record.number for record in found])
 
+    def gates(self, run: str) -> list[Record]:
+        return self.records(run, 1, MAX_SEQ, (Kind.GATE.value, Kind.ANSWER.value))
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        data = self._open()
+        found: list[tuple[int, Record]] = []
+        with data.lock:
+            for run in sorted(data.runs.values(), key=lambda run: run.pk):
+                if run.row.status == Status.WAITING and workflow in (None, run.row.workflow):
+                    answered = {r.note for r in run.records if r.kind == Kind.ANSWER}
+                    asked = [r for r in run.records if r.kind == Kind.GATE and r.note not in answered]
+                    found += [(run.pk << 31 | r.seq, replace(r)) for r in asked]
+        return [one for one in found if one[0] > after][:limit]
+
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        data = self._open()
+        with data.lock:
+            stored = data.runs[run].records if run in data.runs else []
+            return [replace(r) for r in stored if r.kind == Kind.ATTACHED and str(r.note).startswith(address)]
+
     def _tagged(self, run: Run, record: Record) -> Record:
         later = tuple(name for name, number in run.tags if number == record.number)
         return replace(record, tags=record.tags + later)
@@ -193,10 +213,26 @@ class MemoryBackend:
         with data.lock:
             return {digest: data.chunks[family, digest][0] for digest in digests if (family, digest) in data.chunks}
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        data = self._open()
+        query = Query(tags=tuple(tags), meta=meta)
+        with data.lock:
+            found = [
+                (run.pk << 31 | r.seq, replace(r, body=None))
+                for run in data.runs.values()
+                for r in run.records
+                if r.kind == Kind.CHECKPOINT and fits_checkpoint(self._tagged(run, r), query)
+            ]
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [one for one in found if after is None or one[0] < after][:limit]
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
         data = self._open()
         with data.lock:
             found = [tag for _, tag in sorted(data.runs[run].tags.items())] if run in data.runs else []
+        found = [tag for tag in found if name is None or tag.name == name]
         return [tag for tag in found if (first is None or tag.number >= first) and (last is None or tag.number <= last)]
 
     def tag(self, tag: Tag, run: str) -> None:
@@ -383,6 +419,10 @@ class MemoryBackend:
                 run.bases.pop(number, None)
             for seq, digest in cut.bodies:
                 run.records[seq - 1] = replace(run.records[seq - 1], body=None, body_digest=digest)
+            for seq, left in cut.labels:
+                record = run.records[seq - 1]
+                run.records[seq - 1] = replace(record, note=None, tags=(), meta=None, labels=left)
+                run.tags = {key: tag for key, tag in run.tags.items() if tag.number != record.number}
             data.total = shift(data.total, before, run.checks())
             data.writes += 1
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 from weakref import WeakSet
 
 from everstep.backends.contract.core import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Query
@@ -36,7 +37,7 @@ from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.deletion import Deletion, forget
 from everstep.backends.postgres.format import BUCKETS, prepare_within
 from everstep.backends.postgres.leases import Leases, living
-from everstep.backends.postgres.listing import list_checkpoints, list_runs
+from everstep.backends.postgres.listing import find_checkpoints, list_checkpoints, list_runs
 from everstep.backends.postgres.rows import newest_run, property_from, pruned_from, record_from
 from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
@@ -139,14 +140,30 @@ class PostgresBackend:
         self._check_open()
         return list_checkpoints(self._readers, self._address.schema, run, query)
 
+    def gates(self, run: str) -> list[Record]:
+        return [record_from(run, row) for row in self._rows("gates", run)]
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        found = self._rows("unanswered", after, after, workflow, workflow, limit)
+        return [(row[0], record_from(row[1], row[2:])) for row in found]
+
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        return [record_from(run, row) for row in self._rows("attached", run, address, address + "\U0010ffff")]
+
     def digests(self, run: str, seqs: Sequence[int]) -> dict[int, bytes]:
         return dict(self._rows("digests", run, list(seqs)))
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         return dict(self._rows("chunks", family, list(digests)))
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
-        found = self._rows("tags", run, 0 if first is None else first, _LAST if last is None else last)
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        self._check_open()
+        return find_checkpoints(self._readers, self._address.schema, tags, meta, after, limit)
+
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
+        found = self._rows("tags", run, 0 if first is None else first, _LAST if last is None else last, name, name)
         return [Tag(*row) for row in found]
 
     def tag(self, tag: Tag, run: str) -> None:

@@ -6,6 +6,8 @@ page: it is kept as the given text, which the server may not accept as JSON.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from everstep.backends.contract.core import Query
@@ -57,6 +59,27 @@ def list_checkpoints(readers: Readers, schema: str, run: str, query: Query) -> l
             break
         after = page[-1].number
     return found[: query.limit]
+
+
+def find_checkpoints(
+    readers: Readers, schema: str, tags: Sequence[str], meta: dict[str, Any], after: int | None, limit: int | None
+) -> list[tuple[int, Record]]:
+    """Find checkpoints of all runs by their tags and metadata."""
+    for key, value in meta.items():
+        wanted_scalar(key, value)
+    tests: Tests = [("r.kind = 'checkpoint'", ())]
+    if meta:
+        tests.append((f'r.meta IS NOT NULL AND "{schema}".meta_items(r.meta) @> "{schema}".meta_items(%s::text)', (json.dumps(meta),)))
+    else:  # found by the first tag
+        tests.append((f'(r.run, r.number) IN (SELECT t.run, t.number FROM "{schema}".tags t WHERE t.name = %s)', (tags[0],)))  # noqa: S608 - fixed pieces
+    has_tag = f'EXISTS (SELECT 1 FROM "{schema}".tags t WHERE t.run = r.run AND t.name = %s AND t.number = r.number)'  # noqa: S608 - fixed pieces
+    tests += [(has_tag, (tag,)) for tag in (tags if meta else tags[1:])]
+    if after is not None:
+        tests.append(("n.pk << 31 | r.seq < %s", (after,)))
+    sql = f'SELECT n.pk << 31 | r.seq, n.id, {_RECORD} FROM "{schema}".records r JOIN "{schema}".runs n ON n.pk = r.run'  # noqa: S608 - fixed pieces
+    sql += f" WHERE {' AND '.join(test for test, _ in tests)} ORDER BY n.pk DESC, r.seq DESC LIMIT %s"
+    found = readers.ask(sql.encode(), [*(value for _, part in tests for value in part), limit])
+    return [(row[0], record_from(row[1], row[2:])) for row in found]
 
 
 def _label_tests(at: str, query: Query) -> Tests:

@@ -93,6 +93,7 @@ def prune(connection: Connection, sql: bytes, bucket: int, cut: Cut, again: bool
         bucket, cut.run, None if cut.was is None else cut.was.check, now.key, pack_ranges(now.ranges), now.freed, now.at,
         pack_ranges(now.numbers), now.check, [seq for seq, _ in cut.bodies], [digest for _, digest in cut.bodies], list(cut.gone),
         [b.number for b in bases], [b.at for b in bases], [b.body for b in bases], [b.check for b in bases], *chunk_columns(cut.chunks),
+        [seq for seq, _ in cut.labels], [digest for _, digest in cut.labels],
     )  # fmt: skip
     ((code,),) = execute(connection, sql, values)
     if code == 2:

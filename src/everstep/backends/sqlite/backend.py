@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import apsw
 
@@ -35,7 +36,16 @@ from everstep.backends.sqlite.files import os_fork
 from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
 from everstep.backends.sqlite.files.wal import GROW_BYTES, WalKeeper
 from everstep.backends.sqlite.leases import Leases, WorkerLocks
-from everstep.backends.sqlite.listing import find_checkpoint, list_checkpoints, list_runs, locate
+from everstep.backends.sqlite.listing import (
+    find_checkpoint,
+    find_checkpoints,
+    list_attached,
+    list_checkpoints,
+    list_gates,
+    list_runs,
+    list_unanswered,
+    locate,
+)
 from everstep.backends.sqlite.reader import Reader
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
@@ -142,6 +152,21 @@ class SqliteBackend:
         with self._reader.snapshot() as cursor:
             return list_checkpoints(cursor, run, query)
 
+    def gates(self, run: str) -> list[Record]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_gates(cursor, run)
+
+    def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_unanswered(cursor, workflow, after, limit)
+
+    def attached(self, run: str, address: str = "") -> list[Record]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return list_attached(cursor, run, address)
+
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         self._check_open()
         return self._reader.chunks(family, digests)
@@ -150,9 +175,16 @@ class SqliteBackend:
         self._check_open()
         return self._reader.digests(run, seqs)
 
-    def tags(self, run: str, first: int | None = None, last: int | None = None) -> list[Tag]:
+    def tags(self, run: str, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
         self._check_open()
-        return self._reader.tags(run, first, last)
+        return self._reader.tags(run, first, last, name)
+
+    def find(
+        self, tags: Sequence[str], meta: dict[str, Any], after: int | None = None, limit: int | None = None
+    ) -> list[tuple[int, Record]]:
+        self._check_open()
+        with self._reader.snapshot() as cursor:
+            return find_checkpoints(cursor, tags, meta, after, limit)
 
     def tag(self, tag: Tag, run: str) -> None:
         self._check_open()

@@ -7,7 +7,7 @@ to its records directly, and a cursor is found by bisection, since numbers grow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apsw
@@ -15,7 +15,7 @@ import apsw
 from everstep.backends.contract.core import MAX_SEQ, Located, Query
 from everstep.backends.contract.query_semantics import wanted_scalar
 from everstep.backends.sqlite.reader import SQL, find, in_order
-from everstep.backends.sqlite.rows import base_from, newest_run, pruned_from, record_from
+from everstep.backends.sqlite.rows import base_from, meta_item, newest_run, pruned_from, record_from
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
@@ -137,6 +137,35 @@ def _count(cursor: apsw.Cursor, one: _Filter) -> int:
     return int(count)
 
 
+def list_attached(cursor: apsw.Cursor, run: str, address: str) -> list[Record]:
+    """List entries that are attached to checkpoints."""
+    pk = find(cursor, run)
+    found = [] if pk is None else _by_index(cursor, "attached", (pk, address, address + "\U0010ffff"))
+    return [record_from(run, values) for values in found]
+
+
+def list_gates(cursor: apsw.Cursor, run: str) -> list[Record]:
+    """List the questions of a run, and their answers."""
+    pk = find(cursor, run)
+    return [record_from(run, values) for values in ([] if pk is None else _by_index(cursor, "gates", (pk,)))]
+
+
+def list_unanswered(cursor: apsw.Cursor, workflow: str | None, after: int, limit: int | None) -> list[tuple[int, Record]]:
+    """List the questions of all waiting runs that have no answer."""
+    found = _by_index(cursor, "unanswered", (after, workflow, -1 if limit is None else limit))
+    return [(values[1], record_from(values[0], values[1:])) for values in found]
+
+
+def _by_index(cursor: apsw.Cursor, name: str, values: tuple[Any, ...]) -> list[Any]:
+    """Return rows that an index finds. If the index does not exist yet, there is none: the first such record creates it."""
+    try:
+        return cursor.execute(SQL[name], values).fetchall()
+    except apsw.SQLError as error:
+        if not str(error).startswith("no such index: records_"):
+            raise
+        return []
+
+
 _COLUMNS = "r.id, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body"
 _HAS_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = ? AND g.name = ? AND g.number = r.number)"
 _HAS_META = "EXISTS (SELECT 1 FROM json_each(r.meta) j WHERE j.key = ? AND j.type = ? AND j.atom IS ?)"
@@ -161,6 +190,30 @@ def list_checkpoints(cursor: apsw.Cursor, run: str, query: Query) -> list[Record
     sql += " AND r.id BETWEEN ? AND ? AND r.kind = ?" + "".join(f" AND {test}" for test in tests) + f" ORDER BY {order} {direction} LIMIT ?"
     limit = -1 if query.limit is None else query.limit
     return [record_from(run, row).without_body() for row in cursor.execute(sql, (*values, limit))]
+
+
+_BY_META = "checkpoint_meta m CROSS JOIN records r ON r.id = m.id CROSS JOIN runs n ON n.pk = r.id >> 31 WHERE m.item = ? AND m.id < ?"
+_BY_TAG = (
+    "tags m INDEXED BY tags_name CROSS JOIN records r ON r.id = (m.run << 31 | m.seq) CROSS JOIN runs n ON n.pk = m.run "
+    "WHERE m.name = ? AND (m.run << 31 | m.seq) < ?"
+)
+_ALSO_META = "EXISTS (SELECT 1 FROM checkpoint_meta o WHERE o.item = ? AND o.id = r.id)"
+_ALSO_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = n.pk AND g.name = ? AND g.number = r.number)"
+
+
+def find_checkpoints(
+    cursor: apsw.Cursor, tags: Sequence[str], meta: dict[str, Any], after: int | None, limit: int | None
+) -> list[tuple[int, Record]]:
+    """Find checkpoints of all runs by their metadata and tags: by the first item or tag, and the others test what it finds."""
+    items = [meta_item(key, wanted_scalar(key, value)) for key, value in meta.items()]
+    tests: list[tuple[str, Any]] = [(_ALSO_META, item) for item in items[1:]]
+    tests += [(_ALSO_TAG, tag) for tag in (tags if items else tags[1:])]
+    source, first, order = (_BY_META, items[0], "m.id DESC") if items else (_BY_TAG, tags[0], "m.run DESC, m.number DESC")
+    sql = f"SELECT n.id, {_COLUMNS} FROM {source}" + "".join(f" AND {test}" for test, _ in tests)  # noqa: S608 - fixed pieces
+    sql += f" AND r.kind = 'checkpoint' ORDER BY {order} LIMIT ?"
+    values = (first, _LAST if after is None else after, *(value for _, value in tests), -1 if limit is None else limit)
+    found: list[Any] = cursor.execute(sql, values).fetchall()
+    return [(row[1], record_from(row[0], row[1:]).without_body()) for row in found]
 
 
 def _checkpoint_tests(pk: int, query: Query) -> tuple[list[str], tuple[Any, ...]]:

@@ -29,7 +29,7 @@ from everstep.backends.sqlite.rows import (  # fmt: skip
     tombstone_from,
     worker_from,
 )
-from everstep.errors import Damaged, DamagedRecord, WrongSeal
+from everstep.errors import Damaged, DamagedRecord, DamagedRun, WrongSeal
 from everstep.records import SEALED, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
@@ -153,11 +153,13 @@ class Reader:
                     found[seq] = _typed(row[0], bytes)
         return found
 
-    def tags(self, run: str, first: int | None, last: int | None) -> list[Tag]:
+    def tags(self, run: str, first: int | None, last: int | None, name: str | None = None) -> list[Tag]:
         with self.snapshot() as cursor:
             pk = find(cursor, run)
             if pk is None:
                 return []
+            if name is not None:
+                return _named(cursor, run, pk, name)
             prove_tags(cursor, run, pk)
             if first is None and last is None:
                 return [tag_from(run, values) for values in cursor.execute(SQL["tags"], (pk,))]
@@ -280,6 +282,14 @@ def find(cursor: apsw.Cursor, run: str) -> int | None:
     """Return the pk of a run."""
     row = cursor.execute(SQL["pk"], (run,)).fetchone()
     return None if row is None else int(row[0])
+
+
+def _named(cursor: apsw.Cursor, run: str, pk: int, name: str) -> list[Tag]:
+    """Return the tags of a run with a name; both trees that hold them must have the same number."""
+    found = [tag_from(run, values) for values in cursor.execute(SQL["tags_named"], (pk, name))]
+    if cursor.execute(SQL["count_named"], (name, pk)).fetchone() != (len(found),):
+        raise DamagedRun(f"the tags of run {run!r} are incomplete: a page of them is missing or older than the others", remedy=REMEDY)
+    return found
 
 
 def _by_name(tag: Tag) -> tuple[str, int]:

@@ -6,12 +6,15 @@ damage is an error of ours that names the row, never a TypeError in other code.
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from typing import Any
 
 from everstep.backends.columns import pack_ranges, pack_tags, unpack_ranges, unpack_tags
 from everstep.backends.contract.core import MAX_SEQ
+from everstep.backends.contract.query_semantics import meta_scalars
 from everstep.backends.heads import refuse_stale
-from everstep.errors import Damaged, DamagedRecord, DamagedRun
+from everstep.errors import Damaged, DamagedFrame, DamagedRecord, DamagedRun
 from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check
 
 Values = tuple[Any, ...]
@@ -96,6 +99,24 @@ def record_from(run: str, values: Values) -> Record:
     if body_digest is None:
         raise DamagedRecord(run, seq, "its body is missing and no digest of it is stored")
     return Record(run, seq, kind, epoch, at, number, note, names, meta, own, labels, body, body_digest, digest)
+
+
+def meta_items(meta: str | None) -> list[int]:
+    """Return the numbers by which the scalars of a checkpoint's metadata are found."""
+    return [] if meta is None else [meta_item(key, text) for key, text in meta_scalars(meta).items()]
+
+
+def known_items(meta: Any) -> list[int]:
+    """Return the same for metadata that may be damaged."""
+    try:
+        return meta_items(meta)
+    except (DamagedFrame, TypeError):
+        return []
+
+
+def meta_item(key: str, text: str) -> int:
+    """Return the number for one scalar, with its key. Two may share one: a reader compares."""
+    return int.from_bytes(sha256(json.dumps([key, text]).encode()).digest()[:8], signed=True)
 
 
 def record_values(pk: int, r: Record) -> Values:

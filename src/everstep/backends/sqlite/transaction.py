@@ -26,8 +26,11 @@ from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files.format import FORMAT
 from everstep.backends.sqlite.files.parts import (  # fmt: skip
+    ATTACHED,
     CHUNKS,
     FEED,
+    FINDING,
+    GATES,
     LISTING,
     MESSAGES,
     NOTES,
@@ -44,7 +47,9 @@ from everstep.backends.sqlite.files.parts import (  # fmt: skip
 from everstep.backends.sqlite.rows import (  # fmt: skip
     Values,
     base_values,
+    known_items,
     message_values,
+    meta_items,
     newest_run,
     pruned_values,
     record_values,
@@ -77,6 +82,7 @@ _CHECKS = ((TAGS, "tag_checks"), (MESSAGES, "message_checks"), (PRUNED, "pruned_
 _DROPS = ((TAGS, "drop_tags"), (MESSAGES, "drop_messages"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
 _QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
 _NEEDS = {"property": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
+_INDEXED = {Kind.ATTACHED.value: ATTACHED, Kind.GATE.value: GATES, Kind.ANSWER.value: GATES}
 _KNOWN_RUNS = 10_000
 _MAX_RUNS = 1 << 32
 
@@ -217,8 +223,12 @@ class Transaction:
             self._feed.add(pk, records[0].seq, len(records))
         for record in records:
             self._records.append(record_values(pk, record))
+            if record.meta is not None and record.kind == Kind.CHECKPOINT:
+                self._find_by_meta(pk, record)
             if record.tags and record.kind == Kind.CHECKPOINT:
                 self._tag_record(pk, commit.run, record)
+            elif record.kind in _INDEXED:
+                self.need(_INDEXED[record.kind])
         if commit.chunks:
             self._add_chunks(commit.run.family, commit.chunks)
         if commit.read or commit.messages:
@@ -328,6 +338,18 @@ class Transaction:
         for key, value in after - before:
             self._execute(_SQL["add_run_meta"], (key, value, pk))
 
+    def _find_by_meta(self, pk: int, record: Record) -> None:
+        self.need(FINDING)
+        for item in meta_items(record.meta):
+            self._execute(_SQL["add_checkpoint_meta"], (item, pk << 31 | record.seq))
+
+    def _forget_meta(self, low: int, high: int) -> None:
+        """Have the checkpoints in a range of ids found by their metadata no more."""
+        if self.has(FINDING):
+            for place, meta in self._execute(_SQL["metas"], (low, high)).fetchall():
+                for item in known_items(meta):
+                    self._execute(_SQL["drop_checkpoint_meta"], (item, place))
+
     def _tag_record(self, pk: int, run: RunRow, record: Record) -> None:
         for name in record.tags:
             self.add_tag(pk, record.seq, Tag.make(run.key, name, record.number, record.at, self.seal))
@@ -395,6 +417,7 @@ class Transaction:
             if self.has(part):
                 self._execute(_SQL[name], (pk,))
         self._messages.pop(pk, None)
+        self._forget_meta(pk << 31, pk << 31 | MAX_SEQ)
         self._execute(_SQL["drop_records"], (pk << 31, pk << 31 | MAX_SEQ))
         self._execute(_SQL["drop_run"], (pk,))
         self.need(TOMBSTONES)
@@ -424,9 +447,20 @@ class Transaction:
             self._execute(_SQL["add_base"], base_values(pk, base))
             self._delta += int.from_bytes(base.check)
         self._drop_bodies(pk, cut.bodies)
+        self._drop_labels(pk, cut.labels)
         self._execute(_SQL["set_prune_mark"], pruned_values(pk, cut.now))
         self._delta += int.from_bytes(cut.now.check) - (_number(stored) if stored is not None else 0)
         self.touched = True
+
+    def _drop_labels(self, pk: int, labels: Sequence[tuple[int, bytes | None]]) -> None:
+        """Drop note, tags and metadata of checkpoints, and everything that finds them by these."""
+        for seq, digest in labels:
+            place = pk << 31 | seq
+            self._forget_meta(place, place)
+            for (number,) in self._execute(_SQL["drop_labels"], (digest, place)).fetchall():
+                if self.has(TAGS):
+                    gone: list[Any] = self._execute(_SQL["drop_tags_of"], (pk, number)).fetchall()
+                    self._delta -= sum(_number(check) for (check,) in gone)
 
     def _drop_bodies(self, pk: int, bodies: Sequence[tuple[int, bytes]]) -> None:
         """Delete the records and insert them without bodies: after an update, each page would stay as large as it was."""

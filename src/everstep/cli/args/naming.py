@@ -12,7 +12,7 @@ import click
 
 from everstep.cli.app import App, interactive
 from everstep.errors import AmbiguousRef, NotFound
-from everstep.ids import parse_ref
+from everstep.ids import parse_ref, quote
 from everstep.store.lookup import ids_like, last_written
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LAST = "@last"
 
 def to_read(app: App, store: Store, ref: str) -> str:
     """Return the ref with the exact id of its run, for a command that changes nothing."""
-    run, rest = _split(ref)
+    run, rest = _split(store, ref)
     candidates = _candidates(store, run)
     if len(candidates) > 1:
         raise AmbiguousRef(run, sorted(candidates[:_SHOWN]), more=len(candidates) > _SHOWN)
@@ -37,9 +37,11 @@ def to_read(app: App, store: Store, ref: str) -> str:
 
 def to_change(store: Store, ref: str) -> str:
     """Return the ref if its run exists. Otherwise ask the person at the terminal about the one similar run, or refuse."""
-    run, rest = _split(ref)
+    run, rest = _split(store, ref)
     candidates = _candidates(store, run)
-    if not candidates or candidates == [run]:
+    if candidates == [run]:
+        return run + rest
+    if not candidates:
         return ref  # if the run does not exist, the store raises the error
     if len(candidates) == 1 and interactive() and click.confirm(f"Did you mean {candidates[0]}?", err=True):
         return candidates[0] + rest
@@ -48,7 +50,11 @@ def to_change(store: Store, ref: str) -> str:
     raise NotFound(text, remedy="Give the full id. This command accepts no short form, so that it never acts on another run.")
 
 
-def _split(ref: str) -> tuple[str, str]:
+def _split(store: Store, ref: str) -> tuple[str, str]:
+    """Return the id in a ref, and the rest. A text that a program has made an id of (`everstep.quote`) is accepted as it is."""
+    text = quote(ref) if ref and not ref.startswith("@") else ref
+    if text != ref and ids_like(store, text, 1) == [text]:
+        return text, ""
     run = parse_ref(ref).run or _LAST
     return run, ref[len(run) :]
 

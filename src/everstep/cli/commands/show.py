@@ -14,6 +14,7 @@ from everstep.cli.draw import queue_text
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, duration, plural, safe, size
 from everstep.cli.draw.values import shown
+from everstep.ids import unquote
 from everstep.views.json import to_json
 from everstep.views.run import CheckpointView, GateView, RunDetail, checkpoint, detail
 from everstep.views.runs import RunView
@@ -69,7 +70,8 @@ def _run(app: App, found: RunDetail) -> None:
         app.out.data("run", to_json(found))
         return
     run, checkpoints = found.run, found.checkpoints
-    app.out.line(f"{app.out.style(run.id, 'bold')}  {app.out.status(run.status)}")
+    text = unquote(run.id)
+    app.out.line(f"{app.out.style(cell(text, 200), 'bold')}  {app.out.status(run.status)}" + (f"  {run.id}" if text != run.id else ""))
     app.out.pairs(
         [
             *_about(app, run, checkpoints),

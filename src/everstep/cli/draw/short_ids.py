@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from everstep.cli.draw.text import cell
+from everstep.ids import unquote
+
 if TYPE_CHECKING:
     from everstep.api import Store
 
@@ -11,7 +14,9 @@ _LONG, _LEAST = 24, 12
 
 
 def shortened(store: Store, id: str) -> str:
-    """Return the id, or a prefix of it that is unique."""
+    """Return the text that an id was made of, the id, or a prefix of it that is unique."""
+    if unquote(id) != id:
+        return cell(unquote(id), 200)
     if len(id) <= _LONG:
         return id
     length = _LEAST

@@ -201,7 +201,7 @@ def _succeeded(run: Attempt) -> Ending:
     tags = run.live()[0].tags
     if DEAD in tags:
         ending.changes["tags"] = tuple(tag for tag in tags if tag != DEAD)
-    if run.options.workflow:
+    if run.options.workflow or run.options.framework:
         form, data, chunks = run.returned
         ending.about["result"] = [form, data]
         ending.chunks = chunks

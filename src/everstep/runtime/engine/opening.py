@@ -71,7 +71,7 @@ def _take(run: Attempt) -> None:
         run.unsure = first.worker is not None or row.epoch > first.epoch + 1  # its last process never released it, or that is unknown
     with _released_on_error(run, row):
         _refuse_overtaken(run, row)
-        if died and run.options.workflow:
+        if died and (run.options.workflow or run.options.framework):
             row = _count_death(run, row)
         run.fire("before_resume" if row.head_seq > 1 else "before_run", row=row)
         _ready(run, row)
@@ -198,13 +198,13 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
         return saver
     loaded = load(run.store.backend, row, number, read)
     if number == row.checkpoints:
-        _go_on(saver, loaded)
+        continue_from(saver, loaded)
     else:
         saver.begin(loaded.revived())
     return saver
 
 
-def _go_on(saver: Saver, loaded: Loaded) -> None:
+def continue_from(saver: Saver, loaded: Loaded) -> None:
     """Take the loaded state. If an upgrade changed it, it differs from the stored one, so no delta can build on it."""
     stored = encode(loaded.value) if loaded.objects else b""
     state = loaded.revived()

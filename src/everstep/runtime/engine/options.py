@@ -26,6 +26,7 @@ class AttemptOptions(Shape):
     timeout: float | None = None
     retry: Retry | None = None
     workflow: bool = False
+    framework: bool = False  # a driver executes it: it has a result and its deaths count, but nothing is replayed
     about: dict[str, Any] = field(default_factory=dict)
     chunks: list[tuple[bytes, bytes]] = field(default_factory=list)
     driven: bool = False  # executed by the run that called it

@@ -15,7 +15,18 @@ from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import cursor as cursors
 from everstep.store.events.cursor import Cursor
 from everstep.store.events.event import Event
-from everstep.store.journal.entries import ENTRY_KINDS, AnswerEntry, EventEntry, GateEntry, StepEntry, TimerEntry, open_entry, said_in
+from everstep.store.journal.attached import number_in
+from everstep.store.journal.entries import (
+    ENTRY_KINDS,
+    AnswerEntry,
+    AttachedEntry,
+    EventEntry,
+    GateEntry,
+    StepEntry,
+    TimerEntry,
+    open_entry,
+    said_in,
+)
 from everstep.store.journal.results import show_input
 from everstep.store.load import checked
 from everstep.store.query import MAX_POSITION
@@ -116,6 +127,8 @@ def _entry(record: Record) -> tuple[str, dict[str, Any]]:
             return "gate_cancelled", {"gate": address}
         case AnswerEntry(value, by):
             return "gate_answered", {"gate": address, "value": _shown(value), "by": by}
+        case AttachedEntry(name):
+            return "attached", {"number": number_in(record), "name": name}
         case TimerEntry(deadline=due):
             return "timer_set", {"timer": address, "deadline": when(due)}
         case EventEntry(name, data):

@@ -8,6 +8,7 @@ MessagePack array with the fields of its class in their order:
     answer   AnswerEntry     the end of the wait at a gate
     timer    TimerEntry      a deadline
     event    EventEntry      an event of the program, or of the runtime itself
+    attached AttachedEntry   a value that is attached to a checkpoint; `journal.attached` has the addresses
 
 Start and status records hold a map instead; `said_in` reads it. Times are µs since 1970.
 """
@@ -109,7 +110,15 @@ class EventEntry(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
-AnyEntry = StepEntry | GateEntry | AnswerEntry | TimerEntry | EventEntry
+class AttachedEntry(NamedTuple):
+    """A named value. It has a form, as the result of a step has."""
+
+    name: str
+    form: int
+    data: bytes | None
+
+
+AnyEntry = StepEntry | GateEntry | AnswerEntry | TimerEntry | EventEntry | AttachedEntry
 E = TypeVar("E", bound=AnyEntry)
 
 
@@ -274,9 +283,17 @@ def _is_event(body: list[Any]) -> bool:
     return type(name) is str and type(data) is bytes
 
 
+def _is_attached(body: list[Any]) -> bool:
+    if len(body) != 3:
+        return False
+    name, form, data = body
+    return type(name) is str and type(form) is int and 0 <= form <= CHUNKED and (data is None or type(data) is bytes)
+
+
 _KINDS: dict[str, tuple[type[AnyEntry], Callable[[list[Any]], bool]]] = {
     Kind.STEP.value: (StepEntry, _is_step), Kind.GATE.value: (GateEntry, _is_gate), Kind.ANSWER.value: (AnswerEntry, _is_answer),
     Kind.TIMER.value: (TimerEntry, _is_timer), Kind.EVENT.value: (EventEntry, _is_event),
+    Kind.ATTACHED.value: (AttachedEntry, _is_attached),
 }  # fmt: skip
 ENTRY_KINDS = frozenset(_KINDS)
 _UNKNOWN: tuple[type[AnyEntry], Callable[[list[Any]], bool]] = (EventEntry, lambda body: False)

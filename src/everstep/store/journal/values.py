@@ -12,6 +12,7 @@ from everstep.store.journal.entries import (
     INLINE,
     AnswerEntry,
     AnyEntry,
+    AttachedEntry,
     EventEntry,
     GateEntry,
     StepEntry,
@@ -42,6 +43,8 @@ def _in_entry(entry: AnyEntry) -> Contents:
     match entry:
         case StepEntry():
             return _sorted([(entry.form, entry.result)], entry.error)
+        case AttachedEntry():
+            return _sorted([(entry.form, entry.data)], None)
         case AnswerEntry(value=value) | EventEntry(data=value) | GateEntry(default=value):
             return ([] if value is None else [value]), []
         case _:

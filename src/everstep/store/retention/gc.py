@@ -167,6 +167,8 @@ class Collector:
         for record in proved(self._backend, row):
             if self._pace.over:
                 raise TimeOver
+            if record.body is None and record.kind == "attached":
+                continue  # its checkpoint was dropped
             if record.body is None:
                 empty.append((record.seq, record.kind))
             elif record.kind != "base" or stay is None or record.number in stay:

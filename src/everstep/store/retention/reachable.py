@@ -20,7 +20,7 @@ from everstep.store.journal.values import contents
 _AT_ONCE = 64
 _CONTAINER, _BYTES, _VALUE = "c", "b", "v"
 _CLASSES = {"l": _CONTAINER, "d": _CONTAINER, "s": _BYTES, "b": _BYTES, "a": _BYTES, "v": _VALUE}
-_WITH_RESULTS = (Kind.STEP.value, Kind.START.value, Kind.STATUS.value)
+_WITH_RESULTS = (Kind.STEP.value, Kind.START.value, Kind.STATUS.value, Kind.ATTACHED.value)
 Node = tuple[str, int, bytes]
 """The target of a reference: the kind of its lowest level, the number of index levels above that, and the digest at the top."""
 
@@ -114,4 +114,6 @@ def contents_of(record: Record) -> list[bytes]:
     """Return the contents of a record's body that may contain references; none if the body was pruned."""
     if record.kind == Kind.BASE:
         return [] if record.body is None else [record.content()]
+    if record.kind == Kind.ATTACHED and record.body is None:
+        return []
     return contents(record)[1] if record.kind in _WITH_RESULTS else []

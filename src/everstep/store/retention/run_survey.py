@@ -157,6 +157,8 @@ def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
             found.bodies.append(_body(record))
             if record.kind == Kind.CHECKPOINT:
                 about[record.number] = (record.at, record.tags, record.own)
+        elif record.kind == Kind.ATTACHED and record.body is None and found.mark is not None:
+            continue  # its checkpoint was dropped
         elif record.body is None:
             raise DamagedRecord(row.id, record.seq, "its body is missing although it was not pruned")
         else:

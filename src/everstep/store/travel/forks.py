@@ -16,6 +16,7 @@ from everstep.records import Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import load
 from everstep.store.chain import Chain, Entry, new_row
+from everstep.store.journal.attached import carried
 from everstep.store.journal.driven import driven_in
 from everstep.store.journal.entries import said_in
 from everstep.store.journal.results import Chunks, result_body
@@ -86,6 +87,7 @@ def _make(
         state = _edited(load.load(backend, row, origin.number).revived(), edit)
         saver.begin(state if mask is None else mask(state))
         chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", own=own_text(header))
+        chain.entries(carried(backend, row, origin.number, child.key))
     again = _again(load.checked_from(backend, row, 1), records) if workflow else []
     chain.status(Status.WAITING, **({"steps": again} if again else {}))
     commit = chain.commit()

@@ -14,6 +14,7 @@ from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.journal.attached import number_in
 from everstep.store.journal.values import contents
 from everstep.store.no_collection import no_collection
 from everstep.store.progress import Pace
@@ -185,6 +186,8 @@ class _Bodies:
             return [] if added is None else self._base(record.opener.unwrap(added.body), f"the added base for checkpoint {record.number}")
         if kind == _BASE:
             return [] if record.body is None else self._base(record.content(), f"the base for checkpoint {record.number}")
+        if kind == Kind.ATTACHED and record.body is None:
+            return []
         values, roots = contents(record)
         for value in values:
             self._decoder.decode(value)
@@ -212,6 +215,9 @@ def _fault(record: Record, before: bytes, seq: int, number: int, key: bytes, sea
 
 def _unlike_mark(record: Record, mark: Pruned | None) -> str | None:
     """Compare a record with the prune mark: a body must be missing exactly where the mark says so, and never in the journal."""
+    if record.kind == Kind.ATTACHED:
+        dropped = record.body is None and not (mark is not None and not mark.has_state(number_in(record)))
+        return "its body is missing although its checkpoint was not dropped" if dropped else None
     pruned = mark is not None and not mark.has_body(record.seq) and record.kind in (_CHECKPOINT, _BASE)
     if record.body is None and not pruned:
         return "its body is missing although it was not pruned"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from everstep.testing.conformance.audit import ManifestSuite, TombstonesSuite
 from everstep.testing.conformance.feed import FeedSuite
-from everstep.testing.conformance.index import CheckpointQuerySuite, TagsSuite
+from everstep.testing.conformance.index import AttachedSuite, CheckpointQuerySuite, FindSuite, GatesSuite, TagsSuite
 from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
 from everstep.testing.conformance.mailbox import MessagesSuite
 from everstep.testing.conformance.properties import PropertiesSuite
@@ -56,8 +56,8 @@ class MailboxSuite(MessagesSuite):
     """`contract.mailbox`: messages."""
 
 
-class IndexSuite(TagsSuite, CheckpointQuerySuite):
-    """`contract.index`: tags, and lists of checkpoints."""
+class IndexSuite(TagsSuite, FindSuite, GatesSuite, AttachedSuite, CheckpointQuerySuite):
+    """`contract.index`: tags, attached entries, and lists of checkpoints."""
 
 
 class AuditSuite(ManifestSuite, TombstonesSuite):

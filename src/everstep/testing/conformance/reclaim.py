@@ -10,7 +10,7 @@ import pytest
 from everstep.backends.contract.core import Backend
 from everstep.backends.contract.types import Cut
 from everstep.errors import Conflict, NotFound
-from everstep.records import ZERO, Base, Pruned, RunRow, record_fault
+from everstep.records import ZERO, Base, Pruned, RunRow, Tag, labels_digest, record_fault
 from everstep.testing.conformance.suite import OpenHandle, Suite
 from everstep.testing.rows import new_message
 
@@ -39,6 +39,23 @@ class PruneSuite(Suite):
         assert backend.pruned(row.id) == asked.now
         assert backend.run(row.id) == row
         assert [position for position, _ in backend.feed(0, 99)] == [1, 2, 3, 4]
+        assert backend.manifest().total == self.computed(backend)
+
+    def test_labels_are_dropped_and_the_chain_still_proves_itself(self, backend: Backend) -> None:
+        row = self.create(backend, "r")
+        for n in (1, 2):
+            row = self.advance(backend, row, note=f"n{n}", tags=(f"t{n}",), meta=f'{{"n":{n}}}', labels=bytes(16))
+        backend.tag(Tag.make(row.key, "later", 1, 5), "r")
+        left = labels_digest("n1", ("t1",), '{"n":1}', bytes(16))
+        backend.prune(cut(row, 1, labels=[(1, left)]))
+        gone, kept = backend.records("r", 1, 2)
+        assert (gone.note, gone.tags, gone.meta, gone.labels, gone.body) == (None, (), None, left, None)
+        assert (kept.note, kept.tags) == ("n2", ("t2",))
+        assert record_fault(ZERO, gone, row.key, backend.seal) is None
+        assert record_fault(gone.digest, kept, row.key, backend.seal) is None
+        assert [tag.name for tag in backend.tags("r")] == ["t2"]
+        assert backend.find((), {"n": 1}) == [] == backend.find(("later",), {})
+        assert len(backend.find((), {"n": 2})) == 1
         assert backend.manifest().total == self.computed(backend)
 
     def test_the_run_goes_on_while_it_is_pruned(self, backend: Backend) -> None:

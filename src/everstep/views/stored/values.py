@@ -24,6 +24,9 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from everstep.codec.opaque import OPAQUE
+from everstep.codec.values import revived
+
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -97,6 +100,8 @@ def _other(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, complex):
         return {"$complex": [as_json(value.real), as_json(value.imag)]}
+    if type(value).__name__ == "Unknown" and value.name == OPAQUE:
+        value = revived(value)
     found = fields_of(value)
     if found is not None:
         name = getattr(value, "name", None) if type(value).__name__ == "Unknown" else None

@@ -369,7 +369,8 @@ $$;
 CREATE OR REPLACE FUNCTION {schema}.prune(
     p_bucket smallint, p_run text, p_was bytea, p_key bytea, p_ranges bytea, p_freed bigint, p_at bigint, p_numbers bytea, p_check bytea,
     p_seqs bigint[], p_digests bytea[], p_gone bigint[],
-    p_base_numbers bigint[], p_base_ats bigint[], p_base_bodies bytea[], p_base_checks bytea[], p_chunks bytea[], p_frames bytea[]
+    p_base_numbers bigint[], p_base_ats bigint[], p_base_bodies bytea[], p_base_checks bytea[], p_chunks bytea[], p_frames bytea[],
+    p_label_seqs bigint[], p_labels bytea[]
 ) RETURNS integer LANGUAGE plpgsql VOLATILE SET lock_timeout = '{lock_timeout}' SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_pk bigint;
@@ -399,6 +400,14 @@ BEGIN
     SELECT v_delta + coalesce(sum({schema}.number_of(c)), 0) INTO v_delta FROM unnest(p_base_checks) AS c;
     UPDATE {schema}.records SET body = NULL, body_digest = d.digest
     FROM unnest(p_seqs, p_digests) AS d (seq, digest) WHERE run = v_pk AND records.seq = d.seq AND body IS NOT NULL;
+    IF cardinality(p_label_seqs) > 0 THEN
+        WITH gone AS (
+            DELETE FROM {schema}.tags t USING {schema}.records r
+            WHERE r.run = v_pk AND r.seq = ANY (p_label_seqs) AND t.run = v_pk AND t.number = r.number RETURNING t."check"
+        ) SELECT v_delta - coalesce(sum({schema}.number_of(gone."check")), 0) INTO v_delta FROM gone;
+        UPDATE {schema}.records SET note = NULL, tags = NULL, meta = NULL, labels = d.digest
+        FROM unnest(p_label_seqs, p_labels) AS d (seq, digest) WHERE run = v_pk AND records.seq = d.seq;
+    END IF;
     INSERT INTO {schema}.pruned (run, key, ranges, freed, at, numbers, "check")
     VALUES (v_pk, p_key, p_ranges, p_freed, p_at, p_numbers, p_check)
     ON CONFLICT (run) DO UPDATE SET key = excluded.key, ranges = excluded.ranges, freed = excluded.freed, at = excluded.at,

@@ -52,6 +52,26 @@ SELECT spot.seq, (
 FROM {schema}.records spot WHERE spot.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND spot.kind = 'checkpoint' AND spot.number = %s
 ORDER BY spot.seq LIMIT 1
 
+-- name: gates
+-- The questions of a run, and their answers.
+SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
+FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.kind IN ('gate', 'answer') ORDER BY r.seq
+
+-- name: unanswered
+-- The questions of waiting runs that have no answer, beyond a cursor.
+SELECT n.pk << 31 | r.seq, n.id, r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
+FROM {schema}.runs n JOIN {schema}.records r ON r.run = n.pk AND r.kind IN ('gate', 'answer')
+WHERE n.status = 'waiting' AND n.status IN ('queued', 'running', 'waiting') AND n.pk >= %s::bigint >> 31 AND n.pk << 31 | r.seq > %s
+    AND r.kind = 'gate' AND (%s::text IS NULL OR n.workflow = %s) AND NOT EXISTS (
+    SELECT 1 FROM {schema}.records a WHERE a.run = n.pk AND a.kind IN ('gate', 'answer') AND a.note = r.note AND a.kind = 'answer'
+) ORDER BY n.pk, r.seq LIMIT %s
+
+-- name: attached
+-- The entries of a run that are attached to checkpoints, with addresses between two.
+SELECT r.seq, r.kind, r.epoch, r.at, r.number, r.note, r.tags, r.meta, r.own, r.labels, r.digest, r.body_digest, r.body
+FROM {schema}.records r WHERE r.run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND r.kind = 'attached' AND r.note >= %s AND r.note < %s
+ORDER BY r.seq
+
 -- name: digests
 -- The digests that prove some records and all before them.
 SELECT seq, digest FROM {schema}.records WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND seq = ANY (%s::bigint[])
@@ -63,7 +83,7 @@ SELECT digest, frame FROM {schema}.chunks WHERE family = %s AND digest = ANY (%s
 -- name: tags
 -- The tags of some checkpoints of a run.
 SELECT key, name, number, at, "check" FROM {schema}.tags
-WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s ORDER BY name, number
+WHERE run = (SELECT pk FROM {schema}.runs WHERE id = %s) AND number BETWEEN %s AND %s AND (%s::text IS NULL OR name = %s) ORDER BY name, number
 
 -- name: message_count
 -- The number of messages of a run.

@@ -74,6 +74,22 @@ CREATE TABLE {schema}.records (
 ALTER TABLE {schema}.records ALTER COLUMN body SET STORAGE EXTERNAL;
 
 CREATE INDEX records_number ON {schema}.records (run, number) WHERE kind = 'checkpoint';
+-- The scalars of metadata as numbers, by which checkpoints are found. Two may share one: a reader compares. Numbers are equal if their
+-- values are. Text that is not JSON has none.
+CREATE FUNCTION {schema}.meta_items(p_meta text) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT hashtextextended(m.key || chr(1) || CASE jsonb_typeof(m.value) WHEN 'number' THEN trim_scale(m.value::numeric)::text ELSE m.value::text END, 0)
+        FROM jsonb_each(p_meta::jsonb) m
+    );
+EXCEPTION WHEN others THEN
+    RETURN ARRAY[]::bigint[];
+END
+$$;
+
+CREATE INDEX records_meta ON {schema}.records USING gin ({schema}.meta_items(meta)) WHERE kind = 'checkpoint' AND meta IS NOT NULL;
+CREATE INDEX records_gates ON {schema}.records (run, note) WHERE kind IN ('gate', 'answer');
+CREATE INDEX records_attached ON {schema}.records (run, note) WHERE kind = 'attached';
 
 CREATE TABLE {schema}.chunks (
     family bytea NOT NULL,
@@ -95,6 +111,8 @@ CREATE TABLE {schema}.tags (
     "check" bytea NOT NULL,
     PRIMARY KEY (run, name, number)
 );
+
+CREATE INDEX tags_name ON {schema}.tags (name, run, number);
 
 CREATE TABLE {schema}.messages (
     run bigint NOT NULL,

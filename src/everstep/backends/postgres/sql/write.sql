@@ -88,7 +88,7 @@ SELECT {schema}.remove(%b::smallint, %b::bigint, %b::bytea, %b::bigint, %b::byte
 -- Drop bodies of a run.
 SELECT {schema}.prune(
     %b::smallint, %b::text, %b::bytea, %b::bytea, %b::bytea, %b::bigint, %b::bigint, %b::bytea, %b::bytea, %b::bigint[], %b::bytea[], %b::bigint[],
-    %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[]
+    %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[]
 )
 
 -- name: sweep

@@ -63,7 +63,24 @@ def _plain(statement: str) -> str:
 PARTS = _read()  # at import: a daemon may later lose the right to read it
 CORE = PARTS.pop("core")
 TABLES = frozenset(table for part in (CORE, *PARTS.values()) for _, _, table, _ in part.objects)
-CHUNKS, LISTING, TAGS, MESSAGES, FEED, PRUNED, TOMBSTONES, PROPERTIES, QUEUES, WORKFLOWS, SESSIONS, PARENTS, NOTES = PARTS.values()
+(
+    CHUNKS,
+    LISTING,
+    TAGS,
+    MESSAGES,
+    FEED,
+    PRUNED,
+    TOMBSTONES,
+    PROPERTIES,
+    QUEUES,
+    WORKFLOWS,
+    SESSIONS,
+    PARENTS,
+    NOTES,
+    ATTACHED,
+    FINDING,
+    GATES,
+) = PARTS.values()
 _SCHEMA = sql_files.load("sqlite", "read")["schema"]
 _NOTED = sql_files.load("sqlite", "read")["parts"]
 _absent: list[bytes] = []

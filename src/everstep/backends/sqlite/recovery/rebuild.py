@@ -25,6 +25,7 @@ from everstep.backends.sqlite.files.parts import PARTS
 from everstep.backends.sqlite.rows import (
     Values,
     base_values,
+    known_items,
     message_values,
     property_values,
     pruned_values,
@@ -41,7 +42,7 @@ _SQL = sql_files.load("sqlite", "write")
 _PARTS = {
     "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
     "add_message": PARTS["messages"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
-    "add_tombstone": PARTS["tombstones"], "set_property": PARTS["properties"], "add_task": PARTS["queues"],
+    "add_tombstone": PARTS["tombstones"], "add_checkpoint_meta": PARTS["finding"], "set_property": PARTS["properties"], "add_task": PARTS["queues"],
 }  # fmt: skip
 
 
@@ -95,8 +96,14 @@ class SqliteBuilder:
         for name in ("workflow", "session", "parent", "note"):
             if getattr(row, name) is not None and not self._made & PARTS[f"{name}s"].bit:
                 self._made = sqlite_format.make(self._connection, PARTS[f"{name}s"], self._made)
+        kinds = {record.kind for record in records}
+        for name, indexed in (("attached", {Kind.ATTACHED.value}), ("gates", {Kind.GATE.value, Kind.ANSWER.value})):
+            if kinds & indexed and not self._made & PARTS[name].bit:
+                self._made = sqlite_format.make(self._connection, PARTS[name], self._made)
         self._write("create", [(pk, *run_values(row))])
         self._write("add_record", (record_values(pk, record) for record in records))
+        metas = [record for record in records if record.meta is not None and record.kind == Kind.CHECKPOINT]
+        self._write("add_checkpoint_meta", ((item, pk << 31 | record.seq) for record in metas for item in known_items(record.meta)))
         self._write("add_tag", ((pk, tag.name, tag.number, seqs[tag.number], tag.at, tag.key, tag.check) for tag in tags))
         self._write("add_message", (message_values(pk, message) for message in messages))
         self._write("set_prune_mark", [pruned_values(pk, mark)] if mark is not None else [])

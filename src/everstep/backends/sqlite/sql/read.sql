@@ -40,6 +40,26 @@ ORDER BY id DESC LIMIT ?
 SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records
 WHERE id BETWEEN ? AND ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?
 
+-- name: attached
+-- The entries of a run that are attached to checkpoints, with addresses between two.
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records INDEXED BY records_attached
+WHERE kind = 'attached' AND id >> 31 = ? AND note >= ? AND note < ? ORDER BY id
+
+-- name: gates
+-- The questions of a run, and their answers.
+SELECT id, kind, epoch, at, number, note, tags, meta, own, labels, digest, body_digest, body FROM records INDEXED BY records_gates
+WHERE kind IN ('gate', 'answer') AND id >> 31 = ? ORDER BY id
+
+-- name: unanswered
+-- The questions of waiting runs that have no answer, beyond a cursor.
+SELECT r.id, g.id, g.kind, g.epoch, g.at, g.number, g.note, g.tags, g.meta, g.own, g.labels, g.digest, g.body_digest, g.body
+FROM runs r INDEXED BY runs_status CROSS JOIN records g INDEXED BY records_gates
+    ON g.id >> 31 = r.pk AND g.kind IN ('gate', 'answer')
+WHERE r.status = 'waiting' AND r.pk >= ?1 >> 31 AND g.id > ?1 AND g.kind = 'gate' AND (?2 IS NULL OR r.workflow = ?2) AND NOT EXISTS (
+    SELECT 1 FROM records a INDEXED BY records_gates
+    WHERE a.kind IN ('gate', 'answer') AND a.id >> 31 = r.pk AND a.note = g.note AND a.kind = 'answer'
+) ORDER BY r.pk, g.id LIMIT ?3
+
 -- name: pk_and_head
 -- The key of a run, and the length of its chain.
 SELECT pk, head_seq FROM runs WHERE id = ?
@@ -67,6 +87,14 @@ SELECT frame FROM chunks WHERE family = ? AND digest = ?
 -- name: tags
 -- All tags of a run.
 SELECT key, name, number, at, "check" FROM tags WHERE run = ? ORDER BY name, number
+
+-- name: tags_named
+-- The tags of a run with a name.
+SELECT key, name, number, at, "check" FROM tags NOT INDEXED WHERE run = ? AND name = ? ORDER BY number
+
+-- name: count_named
+-- How many tags of a run have a name, by the other tree that holds them.
+SELECT count(*) FROM tags INDEXED BY tags_name WHERE name = ? AND run = ?
 
 -- name: tags_between
 -- The tags of some checkpoints of a run.

@@ -117,6 +117,7 @@ CREATE TABLE tags (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tags_number ON tags (run, number, name);
+CREATE INDEX tags_name ON tags (name, run, number);
 
 -- part: messages
 -- Created with the first message.
@@ -247,3 +248,22 @@ CREATE INDEX runs_parent ON runs (parent, pk) WHERE parent IS NOT NULL;
 -- Created with the first run that has a note.
 
 CREATE INDEX runs_note ON runs (pk, note) WHERE note IS NOT NULL;
+
+-- part: attached
+-- Created with the first entry that is attached to a checkpoint.
+
+CREATE INDEX records_attached ON records (id >> 31, note) WHERE kind = 'attached';
+
+-- part: finding
+-- Created with the first checkpoint that has metadata. An item is a digest of a key and a scalar; an id is that of a record.
+
+CREATE TABLE checkpoint_meta (
+    item INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    PRIMARY KEY (item, id)
+) STRICT, WITHOUT ROWID;
+
+-- part: gates
+-- Created with the first question.
+
+CREATE INDEX records_gates ON records (id >> 31, note) WHERE kind IN ('gate', 'answer');

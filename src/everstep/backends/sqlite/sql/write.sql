@@ -193,6 +193,26 @@ DELETE FROM runs WHERE pk = ?
 -- The records of a run.
 DELETE FROM records WHERE id BETWEEN ? AND ?
 
+-- name: add_checkpoint_meta
+-- Have a checkpoint found by a scalar of its metadata.
+INSERT INTO checkpoint_meta (item, id) VALUES (?, ?) ON CONFLICT DO NOTHING
+
+-- name: drop_checkpoint_meta
+-- Have a checkpoint found by a scalar no more.
+DELETE FROM checkpoint_meta WHERE item = ? AND id = ?
+
+-- name: metas
+-- The metadata of the checkpoints of a run.
+SELECT id, meta FROM records WHERE id BETWEEN ? AND ? AND meta IS NOT NULL
+
+-- name: drop_labels
+-- Drop the labels of a checkpoint; their digest remains.
+UPDATE records SET note = NULL, tags = NULL, meta = NULL, labels = ? WHERE id = ? RETURNING number
+
+-- name: drop_tags_of
+-- Drop the tags of a checkpoint.
+DELETE FROM tags WHERE run = ? AND number = ? RETURNING "check"
+
 -- name: drop_tags
 -- The tags of a run.
 DELETE FROM tags WHERE run = ?
