@@ -11,7 +11,8 @@ except ImportError as error:
 
 from everstep.adapters.openai_agents.result import Result
 from everstep.adapters.openai_agents.running import run, run_sync, workflow
+from everstep.adapters.openai_agents.session import Session, Turn
 from everstep.adapters.openai_agents.streaming import Stream, run_streamed
 
-__all__ = ["Result", "Stream", "run", "run_streamed", "run_sync", "workflow"]
+__all__ = ["Result", "Session", "Stream", "Turn", "run", "run_streamed", "run_sync", "workflow"]
 del _agents

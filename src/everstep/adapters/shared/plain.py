@@ -38,6 +38,15 @@ def to_plain(value: Any) -> Any:
     return str(value)
 
 
+def to_copy(value: Any) -> Any:
+    """Return an object as plain data that shares nothing with it."""
+    if isinstance(value, Mapping):
+        return {str(key): to_copy(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_copy(item) for item in value]
+    return value if type(value) in _SCALARS else to_copy(to_plain(value))
+
+
 def to_text(value: Any) -> str:
     """Return a text as it is, any other value as JSON with sorted keys."""
     return value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True, default=str)
