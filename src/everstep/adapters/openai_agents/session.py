@@ -15,6 +15,7 @@ from agents import Agent, RunState, SessionSettings
 from agents.memory.session_settings import resolve_session_limit
 
 import everstep
+from everstep.adapters.shared.place import Place
 from everstep.adapters.shared.plain import to_copy
 from everstep.errors import Conflict, InvalidArgument
 
@@ -32,9 +33,7 @@ class Session:
         self.session_id = session_id
         self.session_settings = session_settings
         self.run_id = everstep.quote(session_id)
-        self._given = store
-        self._owned: Any = None
-        self._store: Any = None
+        self._place = Place(store)
         self._line: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: list[Change] | None = None
@@ -129,9 +128,7 @@ class Session:
     async def close(self) -> None:
         """Close the store, if this session has opened it."""
         self._forget()
-        if self._owned is not None:
-            owned, self._owned, self._store = self._owned, None, None
-            await owned.__aexit__(None, None, None)
+        await self._place.close()
 
     async def __aenter__(self) -> Session:
         return self
@@ -174,13 +171,8 @@ class Session:
         return state
 
     async def _open(self) -> None:
-        if self._store is None:
-            if self._given is None or isinstance(self._given, str) or hasattr(self._given, "__fspath__"):
-                self._owned = everstep.open(self._given)
-            opened = self._owned or self._given
-            self._store = await opened.__aenter__() if isinstance(opened, everstep.Store) else opened
         first: dict[str, Any] = {"items": [], "run_state": None}
-        self._line = await self._store.line(self.run_id, state=first, workflow=WORKFLOW)
+        self._line = await (await self._place.opened()).line(self.run_id, state=first, workflow=WORKFLOW)
 
     @property
     def _alone(self) -> asyncio.Lock:
