@@ -89,7 +89,7 @@ def waits(where: str, quiet: list[int], busy: list[int]) -> Line:
 
 
 class Writing:
-    """Takes turns on its own run until it is told to stop; returns the times since the last request."""
+    """Takes turns on its own run until a request to stop; returns the times since the last request."""
 
     def __init__(self, store: everstep.Store) -> None:
         self._store = store

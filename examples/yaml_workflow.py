@@ -81,7 +81,7 @@ def main() -> None:
         print(f"3. It asks: {gate.ask} {gate.choices}")
         store.answer("r1", "editor", "yes", by="the reader of this")
         (out,) = store.wake()
-        print(f"   Answered with yes, it is {out.status}, and was published: {out.result['published']}.")
+        print(f"   Answered with yes, it is {out.status}, and was published: {out.unwrap()['published']}.")
 
         store.start(flow, topic="queues", folder=str(folder), id="r2")
         changed = DOCUMENT.read_text().replace("wc -l", "wc -w")

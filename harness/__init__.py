@@ -1,1 +1,1 @@
-"""Breaks stores and workers on purpose, and counts the results. Not part of the installed package."""
+"""Breaks stores and workers on purpose, counts the results, and records the demo. Not part of the installed package."""

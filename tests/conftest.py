@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from pace import (  # noqa: F401 - hooks of pytest
     pytest_addoption,
     pytest_collection_modifyitems,
@@ -16,6 +16,7 @@ from pace import (  # noqa: F401 - hooks of pytest
     pytest_terminal_summary,
 )
 from pg_schema import Schema
+from pool import pytest_cmdline_main  # noqa: F401 - a hook of pytest
 
 import everstep
 from everstep import clock as clocks
@@ -31,6 +32,8 @@ settings.register_profile(
 )
 settings.register_profile("search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000)
 settings.register_profile("push", parent=settings.get_profile("suite"), max_examples=40)
+# For harness.mutants: a failure is enough, its smallest form is not needed.
+settings.register_profile("mutants", parent=settings.get_profile("push"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if os.environ.get("EVERSTEP_DEEP") else "push"))
 
 _CLOCK = clocks.clock

@@ -1,9 +1,9 @@
 """Which tests run, in which order, and where their time went. conftest.py takes its hooks from here.
 
-- `-m quick` selects the files of QUICK and loads no others: a minute that runs every module of the library.
-- A push runs the PostgreSQL variants of a third of the tests that exist for every store; EVERSTEP_ROTATION (a number, by default the day) chooses the third,
-  EVERSTEP_DEEP=1 runs all. Which third a test belongs to depends only on its name.
-- Each worker of xdist begins with long files (WEIGHTS), so that none ends with a long test while the others are done.
+- `-m quick` selects the files of QUICK and loads no others: half a minute that runs every module of the library.
+- A push (pytest without paths) runs all variants of a cheap test and some of an expensive one (sample.py). EVERSTEP_ROTATION (a number, by default the day)
+  chooses which; EVERSTEP_DEEP=1 runs all. With paths, only PostgreSQL variants of tests for every store are left out, two of three.
+- Files that take long (WEIGHTS) come first, so that no worker ends with a long file while the others are done.
 - The summary says how long the tests of each folder took.
 """
 
@@ -12,35 +12,43 @@ from __future__ import annotations
 import json
 import os
 import time
-import zlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+import sample
 from hypothesis import settings
 
+T = TypeVar("T")
 TESTS = Path(__file__).parent
-WEIGHTS: dict[str, float] = json.loads((TESTS / "weights.json").read_text())
-"""Seconds that the tests of a file take. `pytest --weights tests/weights.json` writes them."""
+WEIGHTS: dict[str, dict[str, float]] = json.loads((TESTS / "weights.json").read_text())
+"""Files, and the seconds that one variant of a test takes. `pytest --weights tests/weights.json` writes them; cheap tests are left out."""
 
 QUICK: dict[str, tuple[str, ...]] = json.loads((TESTS / "quick.json").read_text())
 """Files, and words of which one must be in the name of a test. No words: all tests of the file."""
 
-THIRDS = 3
+CHEAP = 0.2
+"""Seconds of all variants of a test below which its time is not kept."""
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
 ROTATED = ("store", "runtime", "queues", "resume")
 
 
 def rotation() -> int:
-    """The third of the PostgreSQL variants that runs today."""
+    """The number of today, which chooses the variants that run."""
     given = os.environ.get("EVERSTEP_ROTATION")
-    return (int(given) if given else int(time.time() // 86_400)) % THIRDS
+    return int(given) if given else int(time.time() // 86_400)
 
 
-def third_of(name: str) -> int:
-    """The third that a test belongs to: always the same for the same name."""
-    return zlib.crc32(name.encode()) % THIRDS
+def in_turn(values: Sequence[T]) -> list[T]:
+    """One of several seeds or parts of a search, another one each day; with EVERSTEP_DEEP=1 all of them."""
+    return list(values) if DEEP else [values[rotation() % len(values)]]
+
+
+def share(number: int, one_of: int = 3) -> int:
+    """How many of so many points of a search a push tries."""
+    return number if DEEP else max(1, number // one_of)
 
 
 def examples(suite: int) -> int:
@@ -58,7 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("EVERSTEP_ROTATION", str(rotation()))  # the workers of xdist must not see another day
-    config.addinivalue_line("markers", "quick: a minute of tests that run every module; tests/quick.json lists them")
+    config.addinivalue_line("markers", "whole: all variants of this test run on every push, whatever they take")
+    config.addinivalue_line("markers", "quick: half a minute of tests that run every module; tests/quick.json lists them")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -73,7 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
-    others = [] if DEEP else [item for item in items if is_rotated(item) and third_of(item.nodeid) != rotation()]
+    day = 0 if config.option.markexpr == "quick" else rotation()  # every module runs, whatever day it is
+    others = [] if DEEP else left_out(items, day, push=config.args_source is not pytest.Config.ArgsSource.ARGS)
     if others and len(items) > 1:  # a test that is named alone runs
         config.hook.pytest_deselected(items=others)
         left = set(map(id, others))
@@ -81,18 +91,50 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = ordered(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
+def left_out(items: list[pytest.Item], day: int, *, push: bool) -> list[pytest.Item]:
+    """The tests that don't run on this day."""
+    families: dict[tuple[str, bool], list[pytest.Item]] = {}
+    for item in items:
+        families.setdefault((name_of(item), is_rotated(item)), []).append(item)
+    found = []
+    for (_, third), family in families.items():
+        whole = any(mark.name == "whole" for mark in family[0].iter_markers())
+        if not whole and (push or third) and (third or len(family) > sample.LEAST):
+            variants = {variant_of(item): item for item in family}
+            seconds = seconds_of(family[0]) if push else 0.0
+            taken = {id(variants[one]) for one in sample.taken(list(variants), seconds, day, third=third)}
+            found += [item for item in family if id(item) not in taken]
+    return found
+
+
+def name_of(item: pytest.Item) -> str:
+    """The name of a test without its parameters."""
+    return item.nodeid.partition("[")[0]
+
+
+def variant_of(item: pytest.Item) -> sample.Variant:
+    given = getattr(item, "callspec", None)
+    return sample.Variant(item.nodeid, tuple(given.indices.items()) if given else ())
+
+
+def seconds_of(item: pytest.Item) -> float:
+    """How long one variant of a test takes; 0 if that is not worth a thought."""
+    return WEIGHTS.get(file_of(item), {}).get(name_of(item).partition("::")[2], 0.0)
+
+
 def ordered(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """As many parts of equal length as there are workers, each with its share of the long files ahead.
+    """Long files first; for the workers of xdist, as many parts of equal length as there are workers, each with its share of the long files ahead.
 
     xdist gives the first part to the first worker, and so on. Later, workers that are done steal from the ends of the others.
     """
     files: dict[str, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(file_of(item), []).append(item)
+    weights = {name: sum(map(seconds_of, file)) for name, file in files.items()}
     loads: list[tuple[float, list[pytest.Item]]] = [(0.0, []) for _ in range(workers)]
-    for name in sorted(files.keys() & WEIGHTS.keys(), key=lambda name: (-WEIGHTS[name], name)):
+    for name in sorted((name for name in files if weights[name] >= 1), key=lambda name: (-weights[name], name)):
         least = min(range(workers), key=lambda n: loads[n][0])
-        loads[least] = (loads[least][0] + WEIGHTS[name], loads[least][1] + files.pop(name))
+        loads[least] = (loads[least][0] + weights[name], loads[least][1] + files.pop(name))
     short = [item for file in files.values() for item in file]
     parts = [part for _, part in loads]
     for n, part in enumerate(parts):
@@ -116,24 +158,20 @@ def is_rotated(item: pytest.Item) -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    ran = (
-        "all PostgreSQL variants (EVERSTEP_DEEP=1)"
-        if DEEP
-        else f"PostgreSQL variants: third {rotation() + 1} of {THIRDS} (EVERSTEP_ROTATION={rotation()})"
-    )
+    ran = "all variants (EVERSTEP_DEEP=1)" if DEEP else f"variants of EVERSTEP_ROTATION={rotation()}"
     return f"everstep: {ran}; hypothesis profile {os.environ.get('EVERSTEP_HYPOTHESIS', 'push')}"
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say where the time went, and write the weights of files if asked to."""
+    """Say where the time went, and write the weights of tests if asked to."""
     folders: Counter[str] = Counter()
-    files: Counter[str] = Counter()
+    tests: dict[str, dict[str, list[float]]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                path = report.nodeid.partition("::")[0].removeprefix("tests/")
+                path, _, name = report.nodeid.partition("[")[0].removeprefix("tests/").partition("::")
                 folders[path.partition("/")[0]] += report.duration
-                files[path] += report.duration
+                tests.setdefault(path, {}).setdefault(name, []).append(report.duration)
     total = sum(folders.values())
     if not total:
         return
@@ -141,5 +179,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(f"time in tests: {total:.0f} s: {shares}")
     target = config.getoption("--weights")
     if target:
-        found = {name: round(seconds, 1) for name, seconds in files.most_common() if seconds >= 1}
-        Path(target).write_text(json.dumps(found, indent=1) + "\n")
+        Path(target).write_text(json.dumps(weights_of(tests), indent=1) + "\n")
+
+
+def weights_of(tests: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    """The seconds of one variant of each test that takes long enough to matter. A test has three reports."""
+    return {
+        path: kept
+        for path, names in sorted(tests.items())
+        if (kept := {name: round(3 * sum(each) / len(each), 3) for name, each in sorted(names.items()) if sum(each) >= CHEAP})
+    }

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -47,10 +48,17 @@ class _Parent:
 
     def __init__(self) -> None:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, str(Path(__file__).with_name("warm_parent.py")), str(there.fileno())]
+        self._folder = tempfile.TemporaryDirectory(prefix="warm-")  # the name of a socket has a limit
+        self.listens = f"{self._folder.name}/s"
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(self.listens)
+        listener.listen(20)
+        given = [there.fileno(), listener.fileno()]
+        command = [sys.executable, str(Path(__file__).with_name("warm_parent.py")), *map(str, given)]
         environment = os.environ | {"PYTHONPATH": str(Path(everstep.__file__).parents[1])}
-        self._process = subprocess.Popen(command, pass_fds=[there.fileno()], env=environment, start_new_session=True, stdin=DEVNULL)
+        self._process = subprocess.Popen(command, pass_fds=given, env=environment, start_new_session=True, stdin=DEVNULL)
         there.close()
+        listener.close()
         self._channel = here
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -72,16 +80,39 @@ class _Parent:
         if self.mine:
             self._channel.close()
             self._process.wait()
+            self._folder.cleanup()
 
 
 _parent: _Parent | None = None
 
 
-def _ask(asked: dict[str, Any], descriptors: list[int]) -> int:
+def _our_parent() -> _Parent:
     global _parent
     if _parent is None or not _parent.mine:
         _parent = _Parent()
-    return _parent.ask(asked, descriptors)
+    return _parent
+
+
+_COMMAND = """#!{python} -IS
+import _socket, array, marshal, os, sys
+s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+s.connect({place!r})
+said = marshal.dumps((sys.argv[1:], os.getcwd(), dict(os.environ)))
+s.sendmsg([said], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+code = int(s.recv(64) or b"-9")
+if code < 0:
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+
+
+def command(path: Path) -> None:
+    """Write an executable that calls `everstep` in a child of the warm parent: for scripts, in which each call would start an interpreter."""
+    if sys.platform == "linux":
+        path.write_text(_COMMAND.format(python=sys.executable, place=_our_parent().listens))
+    else:
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m everstep "$@"\n')
+    path.chmod(0o755)
 
 
 class WarmProcess:
@@ -103,7 +134,7 @@ class WarmProcess:
             "env": dict(os.environ if env is None else env), "session": start_new_session, "terminal": terminal,
         }  # fmt: skip
         try:
-            self.pid = _ask(asked, [*theirs, status])
+            self.pid = _our_parent().ask(asked, [*theirs, status])
         finally:
             for descriptor in {status, *theirs[:3]} - self._kept:
                 os.close(descriptor)

@@ -1,6 +1,6 @@
 """The warm parent: a Python that has Everstep imported and forks a child for each request, as `python -m`, `-c` or a script would start it.
 
-`python warm_parent.py CHANNEL`, started and spoken to by warm.py. It has one thread and never opens a store, so a child begins where a new
+`python warm_parent.py CHANNEL LISTENER`, started and spoken to by warm.py, and by the scripts that `warm.command` writes. It has one thread and never opens a store, so a child begins where a new
 interpreter would be after its imports. Each child has its own descriptors, folder, environment and session, and ends as any process does.
 """
 
@@ -9,6 +9,7 @@ import gc
 import importlib
 import io
 import json
+import marshal
 import os
 import runpy
 import signal
@@ -31,33 +32,47 @@ USED = (
 )  # fmt: skip
 
 
-def serve(channel: socket.socket) -> dict[str, Any] | None:
+def serve(channel: socket.socket, listener: socket.socket) -> dict[str, Any] | None:
     """Fork a child for each request. Returns the request in a child, None when the tests have ended."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     waiting: dict[int, int] = {}
     while True:
-        ready = _ready(channel, woken)
+        ready = _ready(channel, listener, woken)
         if woken in ready:
             _report(woken, waiting)
-        if channel.fileno() not in ready:
+        by_script = listener.fileno() in ready
+        if by_script:
+            asked, descriptors = _from_script(listener)
+        elif channel.fileno() in ready:
+            data, descriptors, _, _ = socket.recv_fds(channel, LIMIT, 4)
+            if not data:
+                return None
+            asked = json.loads(data)
+        if not by_script and channel.fileno() not in ready:
             continue
-        data, descriptors, _, _ = socket.recv_fds(channel, LIMIT, 4)
-        if not data:
-            return None
-        asked: dict[str, Any] = json.loads(data)
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            for other in (woken, wake, channel.detach(), *waiting.values()):
+            for other in (woken, wake, channel.detach(), listener.detach(), *waiting.values()):
                 os.close(other)
             _take(asked, descriptors)
             return asked
         *standard, waiting[pid] = descriptors
         for descriptor in standard:
             os.close(descriptor)
-        channel.send(str(pid).encode())
+        if not by_script:
+            channel.send(str(pid).encode())
+
+
+def _from_script(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """A request of a script, which waits for the exit code on its own connection."""
+    connection, _ = listener.accept()
+    data, descriptors, _, _ = socket.recv_fds(connection, LIMIT, 3)
+    words, folder, variables = marshal.loads(data)
+    asked = {"command": ["-m", "everstep", *words], "cwd": folder, "env": variables, "session": False, "terminal": False}
+    return asked, [*descriptors, connection.detach()]
 
 
 def _ready(*sources: Any) -> list[int]:
@@ -95,6 +110,8 @@ def _take(asked: dict[str, Any], descriptors: list[int]) -> None:
     time.tzset()
     _standard_streams()
     importlib.invalidate_caches()
+    if "COVERAGE_PROCESS_START" in os.environ:  # a new interpreter reads it at its start, too
+        importlib.import_module("coverage").process_startup()
 
 
 def _standard_streams() -> None:
@@ -146,9 +163,9 @@ def preload() -> None:
 
 
 if __name__ == "__main__":
-    number = int(sys.argv[1])
+    number, listening = map(int, sys.argv[1:])
     preload()
     gc.freeze()  # else each child walks through all imported objects once more when it ends
-    asked = serve(socket.socket(fileno=number))
+    asked = serve(socket.socket(fileno=number), socket.socket(fileno=listening))
 if __name__ == "__main__" and asked is not None:
     run(asked["command"])

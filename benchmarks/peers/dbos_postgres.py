@@ -1,6 +1,6 @@
 """dbos on PostgreSQL: its system database, workflows of durable steps, a pool with a connection for each thread, 20 (its default) at least.
 
-What is switched off only talks: the admin server and the log. Async workflows do their database work on threads of dbos; there are as many as
+Only output is switched off: the admin server and the log. Async workflows do their database work on threads of dbos; there are as many as
 the pool has connections, since with more of them, some wait for a connection until they fail.
 """
 

@@ -1,7 +1,7 @@
 """dbos: a workflow that takes one step for each item, on SQLite with its default settings (rollback journal, synchronous=FULL).
 
 A launch takes up workflows whose process has died by itself, after its queue's next poll; `resume` times the workflow alone.
-What is switched off only talks: the admin server and the log.
+Only output is switched off: the admin server and the log.
 """
 
 from __future__ import annotations

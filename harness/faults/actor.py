@@ -31,6 +31,11 @@ _USED = (
 _context.set_forkserver_preload(list(_USED))  # a missing module is left out
 
 
+def preload(*modules: str) -> None:
+    """Let the server import more before it forks the first process: what the module of a function imports, each process would import again."""
+    _context.set_forkserver_preload([*_USED, *modules])
+
+
 class ActorDied(Exception):
     """The process ended where an answer was expected."""
 
@@ -80,7 +85,7 @@ class Actor:
                 raise TimeoutError(f"process {self.pid} did not stop")
             time.sleep(0.0005)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def where(self) -> str:

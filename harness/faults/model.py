@@ -26,7 +26,7 @@ GONE_TURNS = 2
 LINES = 150
 BIG = 20_000
 EDIT = {"edited": True}
-ANSWER = "go on"
+ANSWER = "continue"
 JOBS = ({"job-1": Task("jobs", 0, None, "once"), "job-2": Task("jobs", 5, "key")}, {"job-3": Task("jobs", -1, "key", "again")})
 """The runs that are enqueued in each session."""
 ENDING: tuple[tuple[str, ...], ...] = ((), ("job-2",), ("job-1", "job-3"))

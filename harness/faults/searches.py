@@ -18,45 +18,43 @@ class Search(NamedTuple):
 SEARCHES = (
     Search(
         "a store's file is missing or replaced by another one, beside every set of leftover files",
-        "tests/backends/test_s1_leftover_files.py",
+        "tests/backends/test_leftover_files.py",
         "192 cases: 0 acknowledged saves lost",
     ),
-    Search(
-        "one file by two paths, in every order of open, save and kill", "tests/backends/test_s3_second_paths.py", "48 cases: 0 saves lost"
-    ),
+    Search("one file by two paths, in every order of open, save and kill", "tests/backends/test_second_paths.py", "48 cases: 0 saves lost"),
     Search(
         "ids that are nearly those of a run, in every public call and command",
-        "tests/store/test_s10_exact_ids.py, tests/cli/test_s10_cli_ids.py",
+        "tests/store/test_exact_ids.py, tests/cli/test_cli_ids.py",
         "1,566 calls: 0 touched the other run",
     ),
     Search(
         "a store is used in the middle of a save of the same thread, at every third line",
-        "tests/crash/test_s11_sweep.py",
+        "tests/crash/test_reentry_at_every_line.py",
         "821 points on SQLite, 620 in memory: 0 hung, 0 lost",
     ),
     Search(
         "the state is changed in the middle of a save, at every fifth line of it",
-        "tests/live/test_s11_edits_in_a_save.py",
+        "tests/live/test_edits_in_a_save.py",
         "774 changes: 0 checkpoints of two moments",
     ),
     Search(
         "interleaved generators, tasks and threads that hold runs",
-        "tests/runtime/test_s12_interleavings.py",
+        "tests/runtime/test_interleaved_generators.py",
         "2,000 programs, 93,809 steps: 0 in the wrong run, 15,304 refused",
     ),
     Search(
         "histories with prune, forks of forks, edits, deleted parents and moved tags, against a model",
-        "tests/store/test_s13_time_travel.py",
+        "tests/store/test_time_travel.py",
         "6 histories on each backend in CI: 0 wrong",
     ),
     Search(
         "writes that bypass the methods of live containers",
-        "tests/live/test_s6_writes_past_methods.py",
+        "tests/live/test_writes_past_methods.py",
         "400 histories: 0 bases that disagree",
     ),
     Search(
         "the server is unreachable at any commit of random programs with handlers, tasks and children",
-        "tests/outages/test_w1_outage_search.py",
+        "tests/outages/test_outage_search.py",
         "120 outages: 0 runs failed, 0 finished steps called twice",
     ),
     Search(

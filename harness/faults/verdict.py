@@ -238,11 +238,11 @@ def look(store: everstep.Store, entries: list[Entry], seed: int = 0) -> Verdict:
 
 
 def judge(
-    folder: Path, seed: int = 0, *, go_on: bool = True, play: Callable[[Path, int], object] | None = None, place: str = PLACE
+    folder: Path, seed: int = 0, *, resume: bool = True, play: Callable[[Path, int], object] | None = None, place: str = PLACE
 ) -> Verdict:
     """Judge the files that a crash left in a workload's folder: read, then played to the end and read again."""
     verdict = _reopened(folder, seed, place, ended=False)
-    if go_on and verdict.ok:
+    if resume and verdict.ok:
         try:
             play(folder, seed) if play is not None else Workload(folder, seed, place=place).play()
         except EverstepError as error:

@@ -225,7 +225,7 @@ class Workload:
                         raise
 
     def work(self, store: everstep.Store, session: int) -> None:
-        """Work like a worker: claim a run, whoever had it before, start it, end it."""
+        """Work like a worker: claim a run, also after another worker, start it, end it."""
         for run in model.ENDING[session]:
             if not self.log.is_done("end", run):
                 row = self._taken(store.backend, run, self._worker(store))
@@ -271,7 +271,7 @@ def _flow(seed: int) -> Any:
     run.state.update(fetched=fetched, rows=len(rows["rows"]))
     with me.log.op("checkpoint", "flow", "half", half) as done:
         done.number = run.checkpoint("half").number
-    run.state["answer"] = everstep.gate("boss", ask="Shall it go on?")
+    run.state["answer"] = everstep.gate("boss", ask="Continue?")
     if run.state["answer"] != whole["answer"]:
         me.log.say(Entry("wrong", "answer", "flow", "boss"))
     return {"answer": run.state["answer"], "end": me.step(run, "end", 0, model.flow_result(seed)["end"])}

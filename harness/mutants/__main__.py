@@ -1,41 +1,85 @@
-"""`python -m harness.mutants --count 200 --seed 1 --tests push`: break the source in many places, one at a time, and count what the tests catch.
+"""`python -m harness.mutants --count 200 --out mutants.json`: break the source in many places, one at a time, and count what the tests catch.
 
-The first call makes a map of which test runs which line, which takes about twice as long as the tests; `--map FILE` keeps it. Needs pytest-cov. Relies on the
-checkout in the current folder. Exits with 0 whatever survives: a survivor is a question to a person.
+The first call makes a map of which test runs which line, which takes about twice as long as the tests; `--map` says where it is kept. Places that OUT has are
+not tried again, so a call that was stopped can be repeated. `--tests deep` tries the survivors of OUT again with everything that a push leaves out.
+Relies on the checkout in the current folder. Exits with 0 whatever survives: a survivor is a question to a person.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import random
+import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from everstep.testing.postgres import Server
+from harness.mutants.bench import Bench
+from harness.mutants.covered import Map
 from harness.mutants.places import KINDS, Place, all_places
-from harness.mutants.tests import Bench, Map, make_map
 
 
 def main(given: list[str] | None = None) -> int:
     asked = _parser().parse_args(given)
     source = Path("src").resolve()
+    os.environ.setdefault("EVERSTEP_ROTATION", "0")
+    os.environ["EVERSTEP_HYPOTHESIS"] = "mutants"
+    if not asked.map.exists():
+        _say(f"making the map {asked.map}")
+        command = [sys.executable, "-m", "harness.mutants.covered", str(asked.map), "-n", str(asked.workers), *asked.pytest]
+        subprocess.run(command, check=False)  # noqa: S603 - a test that fails is left out
+    results = Results(asked.out)
     found = [place for place in all_places(source) if not asked.only or asked.only in place.file]
-    file = Path(asked.map or f"{tempfile.gettempdir()}/everstep-mutants-{asked.tests.replace('/', '-')}.coverage")
-    if not file.exists():
-        _say(f"making the map {file}")
-        make_map(file, asked.tests, source, asked.workers)
-    bench = Bench(source, Map(file, source), asked.most, asked.seconds, asked.seed)
-    results: Counter[str] = Counter()
-    for number, place in enumerate(chosen(found, asked.count, asked.seed), 1):
-        began = time.monotonic()
-        result = bench.tried(place)
-        results[result.split()[0]] += 1
-        _say(f"{number:4d}  {result}  [{place}]  {time.monotonic() - began:.0f} s")
-    counts = ", ".join(f"{results[name]} {name}" for name in ("caught", "survived", "undecided"))
-    _say(f"{sum(results.values())} of {len(found)} places, seed {asked.seed}, {asked.tests} tests: {counts}")
+    places = chosen(found, asked.count, asked.seed)
+    if asked.tests == "deep":
+        os.environ["EVERSTEP_DEEP"] = "1"
+        left = [place for place in places if results.of(place).get("result") == "survived" and "deep" not in results.of(place)]
+    else:
+        left = [place for place in places if not results.of(place)]
+    kind = "deep" if asked.tests == "deep" else "push"
+    bench = Bench(
+        left, Map(asked.map), source, lambda place, result: results.add(place, kind, result), workers=asked.workers, seconds=asked.seconds
+    )
+    with Server.start(fsync=False) as server:
+        os.environ["TEST_POSTGRES_URL"] = server.url("postgres")
+        pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:terminalreporter", *asked.pytest], plugins=[bench])
+    _say(results.summary(places))
     return 0
+
+
+class Results:
+    """The results for places so far, in a JSON file that is written after each."""
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._known: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+
+    def of(self, place: Place) -> dict[str, Any]:
+        return self._known.get(str(place), {})
+
+    def add(self, place: Place, kind: str, result: dict[str, Any]) -> None:
+        known = self._known.setdefault(str(place), {"file": place.file, "line": place.line, "kind": place.kind})
+        known |= result if kind == "push" else {"deep": result["result"], "deep_how": result["how"], "deep_seconds": result["seconds"]}
+        temporary = self._file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(self._known, indent=1) + "\n")
+        temporary.replace(self._file)
+        _say(f"{len(self._known):4d}  {kind}: {result['result']}  [{place}]  {result['how']}  {result['seconds']:.0f} s")
+
+    def summary(self, places: list[Place]) -> str:
+        """Both figures: what a push catches, and with what it leaves out. Tests of a push are part of the others."""
+        known = [self.of(place) for place in places if self.of(place)]
+        caught = sum(one["result"] == "caught" for one in known)
+        deep = sum(one["result"] == "caught" or one.get("deep") == "caught" for one in known)
+        kinds = Counter(one["kind"] for one in known if one["result"] != "caught")
+        left = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        return f"{len(known)} places: a push catches {caught}, with what it leaves out {deep} are caught; a push leaves {left or 'none'}"
 
 
 def chosen(found: list[Place], count: int, seed: int) -> list[Place]:
@@ -56,13 +100,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m harness.mutants", description="Break the source in many places, and count what the tests catch."
     )
     parser.add_argument("--count", type=int, default=200, help="number of places (200)")
-    parser.add_argument("--seed", type=int, default=1, help="chooses the places and the tests (1)")
-    parser.add_argument("--tests", default="push", help="tests that may catch a break: push, quick, or a path such as tests/unit (push)")
-    parser.add_argument("--map", help="coverage file with a context for each test; made if it is not there")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the places (1)")
+    parser.add_argument("--tests", choices=["push", "deep"], default="push", help="push, or deep: survivors of OUT, with all tests (push)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("mutants.json"), help="results; places that it has are not tried again (mutants.json)"
+    )
+    parser.add_argument("--map", type=Path, default=Path(tempfile.gettempdir(), "everstep-mutants.map"), help="which test runs which line")
     parser.add_argument("--only", help="only files whose path contains this text")
-    parser.add_argument("--most", type=int, default=300, help="largest number of tests to run for one place (300)")
-    parser.add_argument("--seconds", type=float, default=300.0, help="longest time for one place (300)")
-    parser.add_argument("--workers", default="auto", help="processes of pytest that make the map (auto)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="longest time for one place (60)")
+    parser.add_argument("--workers", type=int, default=2, help="places that are tried at the same time (2)")
+    parser.add_argument("pytest", nargs="*", help="arguments of pytest, such as tests/unit")
     return parser
 
 

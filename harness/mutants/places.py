@@ -2,7 +2,7 @@
 
 A break replaces one piece of a file by another text and leaves the rest as it is, so that line numbers stay true:
 
-    compare    == for !=, < for <=, is for is not, in for not in, and the other way round
+    compare    == for !=, < for <=, is for is not, in for not in, and the reverse
     condition  `if x` becomes `if not (x)`
     boolean    and for or
     number     n + 1 for n
@@ -11,6 +11,8 @@ A break replaces one piece of a file by another text and leaves the rest as it i
     await      an awaited call for its effect is left out
     raise      a raise is left out
     return     None is returned
+    flag       True for False, and the reverse
+    store      an assignment to an attribute or an item is left out
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-KINDS = ("compare", "condition", "boolean", "number", "swap", "call", "await", "raise", "return")
+KINDS = ("compare", "condition", "boolean", "number", "swap", "call", "await", "raise", "return", "flag", "store")
 EFFECTS = {
     "fsync", "fdatasync", "flush", "sync", "close", "release", "rollback", "commit", "clear", "notify", "set", "wake", "append", "add", "discard", "update",
     "pop", "remove", "unlink", "rename", "replace", "write", "check", "refuse", "verify", "cancel", "stop", "join", "forget",
@@ -43,6 +45,7 @@ class Place:
     end: int
     text: str
     before: str
+    statement: int  # the line where its statement begins
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} {self.kind}: {_short(self.before)} -> {_short(self.text)}"
@@ -76,7 +79,9 @@ class File:
             self._starts.append(self._starts[-1] + len(line))
 
     def places(self) -> list[Place]:
-        found = [place for node in _walk(ast.parse(self._source)) for place in self._of(node)]
+        tree = ast.parse(self._source)
+        self._firsts = _first_lines(tree)
+        found = [place for node in _walk(tree) for place in self._of(node)]
         return sorted({(p.start, p.end, p.text): p for p in found}.values(), key=lambda p: (p.start, p.end, p.text))
 
     def _of(self, node: ast.AST) -> Iterator[Place]:
@@ -88,6 +93,12 @@ class File:
             yield from self._boolean(node)
         elif isinstance(node, ast.Constant) and type(node.value) is int:
             yield self._place("number", node, str(node.value + 1))
+        elif isinstance(node, ast.Constant) and type(node.value) is bool:
+            yield self._place("flag", node, str(not node.value))
+        elif isinstance(node, ast.Assign | ast.AugAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Attribute | ast.Subscript):
+                yield self._place("store", node, "pass")
         elif isinstance(node, ast.Call):
             yield from self._swap(node)
         elif isinstance(node, ast.Expr):
@@ -138,7 +149,7 @@ class File:
 
     def _replaced(self, kind: str, node: ast.expr | ast.stmt, start: int, end: int, text: str) -> Place:
         before = self._source[start:end].decode()
-        return Place(self._name, node.lineno, kind, start, end, text, before)
+        return Place(self._name, node.lineno, kind, start, end, text, before, self._firsts.get(node.lineno, node.lineno))
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
@@ -148,6 +159,17 @@ class File:
     def _text(self, node: ast.expr) -> str:
         start, end = self._span(node)
         return self._source[start:end].decode()
+
+
+def _first_lines(tree: ast.AST) -> dict[int, int]:
+    """For each line, the first line of the statement that it belongs to: a compound one ends where its body begins."""
+    found: dict[int, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
+            found |= dict.fromkeys(range(node.lineno, max(last, node.lineno) + 1), node.lineno)
+    return found
 
 
 def _walk(tree: ast.AST) -> Iterator[ast.AST]:

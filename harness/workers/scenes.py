@@ -135,9 +135,9 @@ def _restarts(tally: Tally, size: Size, folder: Path, rng: random.Random, server
 
         def restart() -> None:
             own.halt() if rng.random() < 0.5 else own.kill()
-            own.go_on()
+            own.start_again()
 
-        trouble = Trouble(size.restart, restart, most=2 if size is SHORT else None)
+        trouble = Trouble(size.restart, restart, most=2 if size.runs <= SHORT.runs else None)
         _drive(tally, size, folder, own.database(), rng, trouble)
 
 
@@ -162,7 +162,7 @@ def _outages(tally: Tally, size: Size, folder: Path, rng: random.Random, server:
         def away() -> None:
             own.halt() if rng.random() < 0.5 else own.kill()
             time.sleep(lengths.pop(0))
-            own.go_on()
+            own.start_again()
 
         trouble = Trouble(0.5, away, most=len(lengths))
         _drive(tally, size, folder, own.database(), rng, trouble, kill=False, options={"patience": size.patience})

@@ -53,7 +53,7 @@ provide(_transactional)
 
 
 class Store(EngineStore):
-    """Durable runs and their states. Created by `everstep.open`; many threads may use it."""
+    """A store of durable runs and their states. Created by `everstep.open`; many threads may use it."""
 
     def run(
         self,

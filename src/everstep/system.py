@@ -35,7 +35,7 @@ def name() -> str:
 
 
 def needs_full_sync() -> bool:
-    """Whether fsync leaves data in the drive's cache, so that SQLite must be told to use F_FULLFSYNC."""
+    """Whether fsync leaves data in the drive's cache, so that SQLite must use F_FULLFSYNC."""
     return _FULL_SYNC is not None
 
 

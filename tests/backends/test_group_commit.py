@@ -214,7 +214,7 @@ def test_an_interrupted_sleeper_takes_its_work_with_it(tmp_path: Path, monkeypat
         patch.setattr(group_commit, "Wakeup", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             backend.commit(commits[0])
-    writer.go_on()
+    writer.resume()
     backend.commit(commits[1])
     assert [backend.run(row.id) for row in rows] == [rows[0], commits[1].run]
     backend.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 import apsw
 import pytest
+import warm
 
 import everstep
 from everstep.backends.contract.core import Commit, Query
@@ -201,7 +202,7 @@ def test_processes_that_need_a_part_at_the_same_moment_make_it_once(path: Path) 
     command = [sys.executable, "-c", FIRST_USE, str(path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     processes = [
-        subprocess.Popen(
+        warm.Popen(
             [*command, f"p{n}", str(Path(__file__).parent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         for n in range(6)

@@ -382,7 +382,7 @@ backend.commit(next_commit(row)); backend.close(); say(row.epoch)
     backend.close()
 
 
-def test_S11_a_forked_child_saves_in_a_store_that_it_opens(tmp_path: Path) -> None:
+def test_a_forked_child_saves_in_a_store_that_it_opens(tmp_path: Path) -> None:
     """The fork held the locks of the parent's stores; the child must not take itself for a thread that was interrupted."""
     everstep.open(tmp_path / "s.db").close()
     child = os.fork()

@@ -74,10 +74,10 @@ def test_a_guest_that_comes_while_the_lock_is_let_go_gets_it() -> None:
 
     writer._lock._owner = Door(arrive)
     writer.rest()
-    writer.go_on()
+    writer.resume()
     guest.join(PATIENCE)
     assert not guest.is_alive()
-    writer.go_on()
+    writer.resume()
     assert is_free(writer._lock)
 
 
@@ -91,7 +91,7 @@ def test_guests_get_the_lock_one_after_the_other() -> None:
             inside.append(1)
             most.append(len(inside))
             inside.pop()
-            writer.go_on()
+            writer.resume()
 
     guests = [threading.Thread(target=visit, daemon=True) for _ in range(4)]
     for guest in guests:
@@ -114,7 +114,7 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
         def wait(self, seconds: float = -1) -> bool:
             if interruptions:
                 if handed:
-                    writer.go_on()
+                    writer.resume()
                 raise interruptions.pop()
             return super().wait(seconds)
 
@@ -125,7 +125,7 @@ def test_an_interrupted_guest_leaves_the_lock_to_others(monkeypatch: pytest.Monk
     with pytest.raises(KeyboardInterrupt):
         writer.rest()
     if not handed:
-        writer.go_on()
+        writer.resume()
     assert is_free(writer._lock)
 
 

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pace
 import pytest
+import sample
 from cli_helpers import LONG, PROGRAMS, Called, Shop, ended, plain
 
 import everstep
@@ -22,6 +24,7 @@ IMPORT = ("--import", str(PROGRAMS))
 
 # Each command with what it must print: a pattern in what a pipe gets on stdout, one on stderr, and one on a terminal.
 TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
+    "new": (("agent", "fresh"), r"\Afresh/agent\.py\nfresh/test_agent\.py\n\Z", r"\ANext:\n  cd fresh\n", r"Next:\n  cd fresh\n"),
     "init": ((), r"\A\Z", r"Already exists: .*store\.db", r"Already exists: "),
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
     "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago) +chat, prod  a chat"),
@@ -94,15 +97,17 @@ def prepare(shop: Shop) -> None:
 
 def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
     own = {name for name in ("demo", "shell", "worker") if Path(__file__).with_name(f"test_{name}.py").exists()}
-    assert set(COMMANDS) - own <= {*TABLE, "shell", "workers"}  # workers: tests/workers/test_w8_bulk_enqueue.py
+    assert set(COMMANDS) - own <= {*TABLE, "shell", "workers"}  # workers: tests/workers/test_bulk_enqueue.py
     assert set(TABLE) <= set(COMMANDS)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", TABLE)
 def test_a_command_works_through_a_pipe(name: str, shop: Shop) -> None:
     prepare(shop)
     args, out, err, _ = TABLE[name]
-    called = shop.pipe(name, *args, new=True)
+    in_turn = pace.DEEP or sample.third_of(name) == pace.rotation() % sample.THIRDS  # the others are forked from a warm parent
+    called = shop.pipe(name, *args, new=in_turn)
     assert called.code == ENDS.get(name, 0), called.out + called.err
     assert re.search(out, called.out), called.out
     assert re.search(err, called.err), called.err

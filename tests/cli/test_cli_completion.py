@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm
 from cli_helpers import Shop, environment
 
 BASH = """
@@ -27,9 +28,7 @@ def at_hand(shop: Shop) -> dict[str, str]:
     """An environment in which `everstep` is a command."""
     folder = shop.folder / "bin"
     folder.mkdir()
-    script = folder / "everstep"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m everstep "$@"\n')
-    script.chmod(0o755)
+    warm.command(folder / "everstep")
     return environment(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 

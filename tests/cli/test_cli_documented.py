@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import warm
 from cli_helpers import DOCUMENT, PROGRAMS, Shop, environment
 
 import everstep.cli
@@ -110,6 +110,7 @@ def test_every_kind_of_json_is_named_and_no_other() -> None:
 # Which call answers with which kind, and where its keys stand. Each is a real one, on the store of the tests.
 SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("init", "init", ("init",), 0),
+    ("new", "new", ("new", "agent", "fresh"), 0),
     ("run", "outcome", ("run", f"{PROGRAMS}:order", "tea", "--id", "new"), 0),
     ("run", "outcome", ("run", f"{PROGRAMS}:broken", "--id", "new"), 1),
     ("run", "outcome", ("resume", "done", "--replay", "validate", *IMPORT), 0),
@@ -332,8 +333,7 @@ def quiet(text: str) -> list[str]:
 def test_every_example_prints_what_it_says(empty: Shop) -> None:
     folder = empty.folder / "bin"
     folder.mkdir()
-    (folder / "everstep").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m everstep "$@"\n')
-    (folder / "everstep").chmod(0o755)
+    warm.command(folder / "everstep")
     (empty.folder / "shop.py").write_text(re.findall(r"```python\n(# shop\.py\n.*?)```", TEXT, re.DOTALL)[0])
     env = environment(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}")
     blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)

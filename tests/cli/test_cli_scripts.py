@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
-import sys
 from typing import Any
 
 import pytest
+import warm
 from cli_helpers import Shop, environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,10 +16,8 @@ from hypothesis import strategies as st
 import everstep
 from everstep.cli.main import main
 
-EVERSTEP = f"{shlex.quote(sys.executable)} -m everstep"
 SCRIPT = """
 set -eu
-everstep() { EVERSTEP "$@"; }
 if ! everstep restore count >state.json 2>/dev/null; then echo '{"n": 0, "seen": []}' >state.json; fi
 n=$(sed -n 's/.*"n": \\([0-9]*\\).*/\\1/p' state.json)
 while [ "$n" -lt 5 ]; do
@@ -30,7 +27,7 @@ while [ "$n" -lt 5 ]; do
   if [ "$n" = "${CRASH:-0}" ]; then kill -9 $$; fi
 done
 everstep restore count | everstep checkpoint count --done --tag finished
-""".replace("EVERSTEP", EVERSTEP)
+"""
 
 JSON: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**40), 10**40) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
@@ -39,8 +36,16 @@ JSON: Any = st.recursive(
 )
 
 
+def at_hand(shop: Shop, **more: str) -> dict[str, str]:
+    """An environment in which `everstep` is a command."""
+    folder = shop.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    warm.command(folder / "everstep")
+    return environment(PATH=f"{folder}{os.pathsep}{os.environ['PATH']}", **more)
+
+
 def script(shop: Shop, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", SCRIPT], cwd=shop.folder, env=environment(**more), capture_output=True, text=True, timeout=120)
+    return subprocess.run(["bash", "-c", SCRIPT], cwd=shop.folder, env=at_hand(shop, **more), capture_output=True, text=True, timeout=120)
 
 
 def test_a_script_that_is_killed_goes_on_behind_its_last_checkpoint(empty: Shop) -> None:
@@ -161,9 +166,10 @@ def test_two_scripts_at_once_lose_nothing_silently(empty: Shop) -> None:
     empty.pipe("checkpoint", "shared", stdin='{"from": "nobody"}').ok()
     loop = (
         "for i in 1 2 3 4 5 6; do "
-        f'echo "{{\\"from\\": \\"$1$i\\"}}" | {EVERSTEP} checkpoint shared >>$1.out 2>>$1.err; echo "$1$i $?" >>codes; done'
+        'echo "{\\"from\\": \\"$1$i\\"}" | everstep checkpoint shared >>$1.out 2>>$1.err; echo "$1$i $?" >>codes; done'
     )
-    both = [subprocess.Popen(["bash", "-c", loop, "bash", name], cwd=empty.folder, env=environment()) for name in ("a", "b")]
+    env = at_hand(empty)
+    both = [subprocess.Popen(["bash", "-c", loop, "bash", name], cwd=empty.folder, env=env) for name in ("a", "b")]
     for child in both:
         assert child.wait(120) == 0
     ends = dict(line.split() for line in (empty.folder / "codes").read_text().splitlines())

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -28,6 +29,7 @@ from everstep.demo.child import Child
 from everstep.demo.figures import Figures
 from everstep.demo.folder import MARK, stage
 from everstep.demo.play import FORK, RUN, UNDISTURBED, play
+from harness import recording
 
 PACKAGE = str(Path(everstep.__file__).parents[1])
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])}
@@ -148,6 +150,23 @@ def test_the_text_says_the_same_as_the_figures(played: Played) -> None:
     assert "\x1b" not in text
 
 
+def test_the_recording_in_the_readme_shows_what_the_demo_prints(played: Played) -> None:
+    svg = recording.SVG.read_text()
+    recorded = [recording.steady(line) for line in recording.lines_of(svg)]
+    printed = [recording.steady(line) for line in (recording.PROMPT, *played.text.splitlines()) if line]
+    assert recorded == printed, "record it again: python -m harness.recording"
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert re.findall(r"https?://(?!www\.w3\.org/2000/svg)|<script|<image|@import|url\(", svg) == []  # nothing is loaded from elsewhere
+
+
+def test_a_recording_ignores_what_differs_from_one_demo_to_the_next() -> None:
+    assert recording.steady("  Process 12 did it in 3.5 s") == recording.steady("  Process 4711 did it in 12 s")
+    assert recording.steady("  '/a b/everstep' log r -s '/x/store.db'") == recording.steady("  /usr/bin/python3 -m everstep log r -s y.db")
+    assert recording.steady("  kept   10 steps") != recording.steady("  kept   11 steps")
+    lines = recording.lines_of(recording.draw([(0.5, "\x1b[1m1  A & B\x1b[0m"), (0.6, ""), (0.7, "  \x1b[32m✓\x1b[0m a <b>     $1")]))
+    assert lines == [recording.PROMPT, "1 A & B", "✓ a <b> $1"]
+
+
 def test_every_command_that_is_printed_works_as_it_is_printed(played: Played) -> None:
     assert len(played.figures.commands) >= 5
     for command in played.figures.commands:
@@ -162,20 +181,48 @@ def test_every_command_that_is_printed_parses(played: Played) -> None:
 
     for command in played.figures.commands:
         words = shlex.split(command)
-        words = words[words.index("everstep") + 1 :]
+        words = words[[Path(word).name for word in words].index("everstep") + 1 :]
         found = group.get_command(click.Context(group), words[0])
         assert found is not None, command
         assert found.make_context(words[0], words[1:]).params["store"] == str(played.path)
 
 
 def test_the_script_is_named_only_where_the_shell_finds_this_very_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "everstep"
+    other = tmp_path / "bin" / "everstep"
+    other.parent.mkdir()
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", str(other.parent))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
     assert invitation.program() == f"{shlex.quote(sys.executable)} -m everstep"
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(other.with_name("python")))
     assert invitation.program() == "everstep"
+
+
+def test_a_script_that_the_shell_does_not_find_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "my env" / "bin" / "everstep"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(script.with_name("python")))
+    assert invitation.program() == f"'{script}'"
+    monkeypatch.chdir(tmp_path)
+    assert invitation.program() == "'my env/bin/everstep'"
+
+
+def test_a_checkout_stays_clean(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    with stage(tmp_path / "everstep-demo") as ours, everstep.open(ours.store):
+        status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert status.stdout == ""
+
+
+def test_a_list_of_ignored_files_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / MARK).touch()
+    (tmp_path / ".gitignore").write_text("mine\n")
+    with stage(tmp_path):
+        pass
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
 
 
 @contextmanager

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.faults import actor
+
+actor.preload("pytest", "everstep.queues.worker")
+
 
 @contextmanager
 def in_memory() -> Iterator[Path]:

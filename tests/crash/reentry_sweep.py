@@ -1,4 +1,4 @@
-"""Program of test_s11_sweep: uses a store in the middle of what the same thread does with it, at one line after the other.
+"""Program of test_reentry_at_every_line: uses a store in the middle of what the same thread does with it, at one line after the other.
 
 Arguments: the place of the store, the stride between two lines, and the line to start with. At the n-th line of ours that an action executes, a second operation is called, as a signal handler or a
 finalizer would. A watchdog ends the process if one iteration takes longer than SECONDS. Prints the counts; any fault is an exception.

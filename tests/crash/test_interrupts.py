@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import pace
 import pytest
 
 from everstep.backends.contract.core import Backend, Commit, Committed, Outcome
@@ -18,7 +19,7 @@ from everstep.records import RunRow
 from everstep.testing.rows import new_run, next_commit
 from everstep.testing.waiting import until
 
-TIMES = 400
+TIMES = pace.share(400)
 BESIDE = 3
 
 

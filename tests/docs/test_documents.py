@@ -18,7 +18,9 @@ from everstep import errors
 from everstep.runtime.aio import AsyncRun
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md", *(ROOT / "docs").rglob("*.md")]
+)
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text() for path in DOCUMENTS}
 NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 
@@ -69,14 +71,20 @@ def test_a_snippet_runs_in_an_empty_folder(snippet: Snippet, tmp_path: Path) -> 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_readme_has_its_example_and_exactly_two_commands() -> None:
-    readme = TEXTS["README.md"]
-    examples = [s for s in snippets() if s.where.startswith("README.md")]
-    assert len(examples) == 1
-    assert len(examples[0].code.splitlines()) <= 24
-    assert re.findall(r"^    (\S.*)$", readme.partition("## Try it")[2].partition("\n## ")[0], flags=re.MULTILINE) == [
-        "python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'",
-        ".venv/bin/everstep demo",
+def test_the_first_screen_of_the_readme_has_an_install_line_a_short_example_the_recording_and_limits() -> None:
+    screen = TEXTS["README.md"].partition("\n## ")[0]
+    assert re.findall(r"^    (\S.*?)(?:  .*)?$", re.sub(r"```.*?```", "", screen, flags=re.DOTALL), flags=re.MULTILINE) == ["pip install ."]
+    (example,) = (s for s in snippets() if s.where.startswith("README.md"))
+    assert len([line for line in example.code.splitlines() if line.strip()]) <= 16
+    assert "](docs/assets/demo.svg)" in screen
+    assert "**What it is not.**" in screen
+
+
+def test_the_readme_has_two_commands_and_the_first_installs_no_test_tools() -> None:
+    section = TEXTS["README.md"].partition("## Quick start")[2].partition("\n## ")[0]
+    assert re.findall(r"^    (\S.*)$", section, flags=re.MULTILINE) == [
+        "python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/everstep demo",
+        ".venv/bin/pip install -e '.[dev]' && .venv/bin/python -m pytest -m quick",
     ]
 
 
@@ -101,7 +109,7 @@ def test_links_between_documents_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_files_that_a_document_names_exist(name: str) -> None:
-    named = re.findall(r"`((?:tests|examples|docs)/[\w./-]+\.(?:py|md))`", TEXTS[name])
+    named = re.findall(r"`((?:tests|examples|docs)/[\w./-]+\.(?:py|md|sh|yaml))`", TEXTS[name])
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 

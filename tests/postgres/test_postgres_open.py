@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+import warm
 from children import Child
 
 import everstep
@@ -212,7 +213,7 @@ backend.commit(next_commit(row)); say("parent"); backend.close()
 
 
 def everstep_says(*words: str) -> tuple[int, str]:
-    done = subprocess.run([sys.executable, "-m", "everstep", *words], capture_output=True, text=True, timeout=60)
+    done = warm.run([sys.executable, "-m", "everstep", *words], capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

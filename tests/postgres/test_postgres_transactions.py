@@ -319,7 +319,7 @@ def test_the_store_and_the_table_agree_while_the_server_is_killed_and_restarted(
             for end in (server.kill, server.halt, server.kill):
                 time.sleep(0.3)
                 end()
-                server.go_on()
+                server.start_again()
             for thread in threads:
                 thread.join()
             assert {info.status for info in store.runs()} == {"succeeded"}

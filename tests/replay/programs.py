@@ -349,7 +349,7 @@ def at_hook(event: Any) -> None:
     at(f"{event.name} {event.data.get('attempt')}")
 
 
-def go_on() -> None:
+def resume() -> None:
     with open_store() as store:
         if "wait" in ASK:
             hold("start")

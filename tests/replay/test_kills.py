@@ -222,7 +222,7 @@ def test_a_workflow_in_a_long_sleep_holds_no_process_and_keeps_its_deadline(worl
     assert world.timers() == [("sleep#0", deadline)]
     with world.open() as store:
         assert store.due() == []
-    outcome = world.start("go_on", later=36_001).outcome()
+    outcome = world.start("resume", later=36_001).outcome()
     assert (outcome["status"], outcome["result"]) == ("succeeded", 5)
     assert world.timers() == [("sleep#0", deadline)]
     assert world.counts() == {"square 1": 1, "square 2": 1}
@@ -301,7 +301,7 @@ def test_a_death_in_a_step_that_is_to_run_at_most_once_asks(
     with world.open() as store:
         assert store.gates("r")[0].choices == ["run", "skip", "fail"]
         store.answer("r", gate, answer)
-    outcome = world.start("go_on").outcome()
+    outcome = world.start("resume").outcome()
     assert (outcome["status"], outcome["result"]) == (status, result)
     assert world.counts()["pay 7"] == times
     assert world.counts()["square 1"] == 1

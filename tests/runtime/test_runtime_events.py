@@ -105,15 +105,15 @@ def test_a_failing_hook_never_fails_a_step_or_a_save(store: everstep.Store, d: D
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_hanging_hook_costs_its_timeout_once_and_is_passed_over_then(store: everstep.Store, d: Driver) -> None:
-    let_go = threading.Event()
-    hook = store.on("after_step", lambda e: let_go.wait(30), timeout=0.05)
+    release = threading.Event()
+    hook = store.on("after_step", lambda e: release.wait(30), timeout=0.05)
 
     async def body(run: Any) -> None:
         for i in range(5):
             await run.step("s", d.plain(lambda i=i: i))
 
     d.loop(store, "r", body)
-    let_go.set()
+    release.set()
     assert (hook.stats.timeouts, hook.stats.skipped) == (1, 4)
     assert len(store.steps("r")) == 5
 

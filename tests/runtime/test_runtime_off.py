@@ -141,7 +141,7 @@ def _same_shape(real: Any, off: Any, kind: type, off_kind: type) -> None:
     assert off.used.keys() == real.used.keys()
 
 
-def test_S8_a_run_that_is_not_recorded_has_every_public_name_of_one_that_is(off_store: everstep.Store) -> None:
+def test_a_run_that_is_not_recorded_has_every_public_name_of_one_that_is(off_store: everstep.Store) -> None:
     with everstep.open("memory://") as store, store.run("a") as real, off_store.run("a") as off:
         _same_shape(real, off, Run, OffRun)
 
@@ -153,7 +153,7 @@ def test_S8_a_run_that_is_not_recorded_has_every_public_name_of_one_that_is(off_
     asyncio.run(main())
 
 
-def test_S8_used_counts_where_nothing_is_recorded(off_store: everstep.Store, d: Driver) -> None:
+def test_used_counts_where_nothing_is_recorded(off_store: everstep.Store, d: Driver) -> None:
     @d.workflow(name="spends")
     async def spends() -> dict[str, Any]:
         run = d.run
@@ -166,7 +166,7 @@ def test_S8_used_counts_where_nothing_is_recorded(off_store: everstep.Store, d: 
     assert used["seconds"] >= 0
 
 
-def test_S8_an_async_condition_is_asked_where_nothing_is_recorded(off_store: everstep.Store) -> None:
+def test_an_async_condition_is_asked_where_nothing_is_recorded(off_store: everstep.Store) -> None:
     async def no() -> bool:
         return False
 

@@ -255,6 +255,61 @@ def test_a_workflow_forked_with_an_edit_at_its_own_checkpoint_goes_on_with_the_e
     assert store.resume("r").unwrap() == "about logs"
 
 
+def test_the_name_that_a_workflow_gave_to_its_state_sees_the_edit_of_a_fork(store: everstep.Store, d: Driver) -> None:
+    @d.workflow
+    async def work() -> list[Any]:
+        run = d.run
+        state, words = run.state, ["a"]
+        state.update(topic="logs", words=words, size=1)
+        await run.checkpoint("first")
+        await run.checkpoint("planned")
+        words.append(state["topic"])
+        await run.checkpoint("done")
+        return [list(run.state["words"]), state["topic"], list(state), words == run.state["words"], state is run.state]
+
+    original = [["a", "logs"], "logs", ["topic", "words", "size"], True, True]
+    assert store.start(work, id="r").unwrap() == original
+    fork = store.fork("r@2", id="f", edit={"topic": "forks"})
+    assert store.resume(fork.id).unwrap() == [["a", "forks"], "forks", ["topic", "words", "size"], True, True]
+    assert store.load("f") == {"topic": "forks", "words": ["a", "forks"], "size": 1}
+    store.fork("f@1", id="g", edit={"size": 2})  # an edit of an edited state
+    assert store.resume("g").unwrap() == [["a", "forks"], "forks", ["topic", "words", "size"], True, True]
+    assert store.load("g") == {"topic": "forks", "words": ["a", "forks"], "size": 2}
+    assert store.resume("r").unwrap() == original
+
+
+def test_an_edit_never_changes_an_object_that_the_program_uses_elsewhere(store: everstep.Store, d: Driver) -> None:
+    shared = {"limit": 1}
+
+    @d.workflow
+    async def work() -> Any:
+        run = d.run
+        run.state["settings"] = shared
+        await run.checkpoint("begun")
+        return dict(run.state["settings"])
+
+    store.start(work, id="r").unwrap()
+    fork = store.fork("r@1", id="f", edit={"settings": {"limit": 9}})
+    assert store.resume(fork.id).unwrap() == {"limit": 9}
+    assert shared == {"limit": 1}
+
+
+def test_an_edit_of_one_of_two_places_of_the_same_list_changes_that_place_alone(store: everstep.Store, d: Driver) -> None:
+    @d.workflow
+    async def work() -> Any:
+        run = d.run
+        run.state["a"] = []
+        await run.checkpoint("begun")
+        run.state["b"] = run.state["a"]
+        await run.checkpoint("twice")
+        return [list(run.state["a"]), list(run.state["b"])]
+
+    store.start(work, id="r").unwrap()
+    fork = store.fork("r@2", id="f", edit={"a": [1]})
+    assert store.resume(fork.id).unwrap() == [[1], []]
+    assert store.load("f") == {"a": [1], "b": []}
+
+
 def test_checkpoints_of_a_workflow_are_not_made_twice_when_it_is_resumed_or_forked_again(store: everstep.Store, d: Driver) -> None:
     again: list[bool] = []
 

@@ -411,13 +411,13 @@ def test_a_run_that_waits_inside_a_retried_step_is_no_failure(store: everstep.St
 def test_a_step_that_takes_too_long_fails_with_step_timeout(store: everstep.Store, d: Driver) -> None:
     import threading
 
-    let_go = threading.Event()
+    release = threading.Event()
 
     async def slow() -> None:
         if d.is_async:
             await asyncio.Event().wait()
         else:
-            let_go.wait()
+            release.wait()
 
     async def body(run: Any) -> None:
         with pytest.raises(StepTimeout, match="slow#0"):
@@ -425,7 +425,7 @@ def test_a_step_that_takes_too_long_fails_with_step_timeout(store: everstep.Stor
         assert await run.step("quick", d.plain(lambda: 5), timeout=30) == 5
 
     d.loop(store, "r", body)
-    let_go.set()
+    release.set()
     assert [(s.address, s.status) for s in store.steps("r")] == [("slow#0", "failed"), ("quick#0", "succeeded")]
 
 
@@ -433,7 +433,7 @@ def test_a_timeout_is_tried_again_like_any_error(store: everstep.Store, d: Drive
     import threading
 
     ran: list[int] = []
-    let_go = threading.Event()
+    release = threading.Event()
 
     async def slow() -> str:
         ran.append(1)
@@ -441,14 +441,14 @@ def test_a_timeout_is_tried_again_like_any_error(store: everstep.Store, d: Drive
             return "at last"
         if d.is_async:
             await asyncio.Event().wait()
-        let_go.wait()
+        release.wait()
         return "too late"
 
     async def body(run: Any) -> str:
         return await run.step("slow", d.plain(slow), timeout=0.05, retry=everstep.Retry(attempts=2, delay=0))
 
     assert d.loop(store, "r", body) == "at last"
-    let_go.set()
+    release.set()
     assert [s.status for s in store.steps("r")] == ["failed", "succeeded"]
 
 

@@ -165,11 +165,11 @@ def test_a_run_of_an_unknown_workflow_is_refused_and_nothing_is_imported(store: 
 
 def test_two_at_once_one_runs_and_one_is_told_who_does(places: Any, d: Driver) -> None:
     one, two = places.open(), places.open()
-    inside, let_go = threading.Event(), threading.Event()
+    inside, release = threading.Event(), threading.Event()
 
     def hold() -> None:
         inside.set()
-        let_go.wait(30)
+        release.wait(30)
 
     @d.workflow(name="held")
     async def work() -> str:
@@ -184,7 +184,7 @@ def test_two_at_once_one_runs_and_one_is_told_who_does(places: Any, d: Driver) -
         with pytest.raises(LeaseHeld):
             two.resume("r")
     finally:
-        let_go.set()
+        release.set()
         thread.join()
     assert outcomes[0].unwrap() == "done"
     assert two.resume("r").unwrap() == "done"

@@ -56,7 +56,7 @@ def test_a_damaged_tag_is_an_error_and_not_an_older_checkpoint(store: everstep.S
     assert store.load("r@good") == {"n": 3}
     tags = store.backend.tags("r")
     bad = [Tag(t.key, t.name, t.number, t.at + (t.number == 4), t.check) for t in tags]
-    monkeypatch.setattr(store.backend, "tags", lambda run, first=None, last=None: bad)
+    monkeypatch.setattr(store.backend, "tags", lambda run, first=None, last=None, name=None: bad)
     with pytest.raises(DamagedRun, match="tag"):
         store.load("r@good")
     assert store.load("r@4") == {"n": 3}

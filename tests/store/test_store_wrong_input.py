@@ -102,12 +102,12 @@ def test_a_failed_run_tells_why(store: everstep.Store) -> None:
 
 def test_two_threads_in_one_handle_are_told_so(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.run("r", state={"n": 0}) as run:
-        inside, go_on = threading.Event(), threading.Event()
+        inside, resume = threading.Event(), threading.Event()
         build = type(store).commit
 
         def slow(*args: Any) -> Any:
             inside.set()
-            go_on.wait(10)
+            resume.wait(10)
             return build(*args)
 
         monkeypatch.setattr(type(store), "commit", slow)
@@ -116,7 +116,7 @@ def test_two_threads_in_one_handle_are_told_so(store: everstep.Store, monkeypatc
         assert inside.wait(10)
         with pytest.raises(RunBusy):
             run.checkpoint()
-        go_on.set()
+        resume.set()
         other.join()
     assert len(store.checkpoints("r")) == 1
 

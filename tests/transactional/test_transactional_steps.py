@@ -364,12 +364,12 @@ def adding_async(world: World) -> Any:
 
 
 def test_a_step_that_takes_too_long_is_undone_and_its_thread_can_write_no_more(world: World) -> None:
-    store, go_on, said = world.open(), threading.Event(), []
+    store, resume, said = world.open(), threading.Event(), []
 
     @everstep.step(transactional=world.place, timeout=0.2)
     def slow(sql: Any) -> None:
         sql.execute("UPDATE totals SET n = n + 1")
-        go_on.wait(60)
+        resume.wait(60)
         try:
             sql.execute("UPDATE totals SET n = n + 1")
         except Exception as error:
@@ -380,15 +380,15 @@ def test_a_step_that_takes_too_long_is_undone_and_its_thread_can_write_no_more(w
         with pytest.raises(StepTimeout):
             slow()
         assert adding(world)(5) == 5  # nothing is locked any more
-        go_on.set()
+        resume.set()
         while None not in said:
-            go_on.wait(0.01)
+            resume.wait(0.01)
         assert len(said) == 2
     assert world.total() == 5
 
 
 def test_a_step_of_an_async_run_that_takes_too_long_is_undone(world: World) -> None:
-    store, go_on, said = world.open(), threading.Event(), []
+    store, resume, said = world.open(), threading.Event(), []
 
     @everstep.step(transactional=world.place, timeout=0.2)
     async def slow(sql: Any) -> None:
@@ -398,7 +398,7 @@ def test_a_step_of_an_async_run_that_takes_too_long_is_undone(world: World) -> N
     @everstep.step(transactional=world.place, timeout=0.2)
     def slow_thread(sql: Any) -> None:
         sql.execute("UPDATE totals SET n = n + 1")
-        go_on.wait(60)
+        resume.wait(60)
         try:
             sql.execute("UPDATE totals SET n = n + 1")
         except Exception as error:
@@ -412,7 +412,7 @@ def test_a_step_of_an_async_run_that_takes_too_long_is_undone(world: World) -> N
             with pytest.raises(StepTimeout):
                 await run.step("slow", slow_thread)
             assert await adding_async(world)(5) == 5  # nothing is locked any more
-            go_on.set()
+            resume.set()
             while None not in said:
                 await asyncio.sleep(0.01)
 

@@ -28,23 +28,23 @@ def test_what_became_something_else_is_told_as_a_whole() -> None:
     assert changes([1], [[SET, [], {"a": 1}]]) == [Change((), "changed", [1], {"a": 1})]
 
 
-def test_S13_a_key_that_moved_is_told_as_a_move() -> None:
+def test_a_key_that_moved_is_told_as_a_move() -> None:
     found = changes({"a": 1, "b": 2, "c": 3}, [[SET, [], {"c": 3, "a": 1, "b": 2}]])
     assert found == [Change(("c",), "moved", 2, 0)]
     assert str(found[0]) == "> ['c']: order 2 -> 0"
 
 
-def test_S13_many_keys_that_moved_are_told_as_another_order() -> None:
+def test_many_keys_that_moved_are_told_as_another_order() -> None:
     old = {f"k{i}": i for i in range(60)}
     new = dict(reversed(old.items()))
     assert between(old, new) == [Change((), "moved", list(old), list(new))]
 
 
-def test_S8_what_was_set_to_what_it_was_is_no_change() -> None:
+def test_what_was_set_to_what_it_was_is_no_change() -> None:
     assert changes({"x": 1.5, "l": [1, 2]}, [[SET, ["x"], 1.5], [SPLICE, ["l"], 0, 2, [1, 2]]]) == []
 
 
-def test_S13_equal_neighbours_give_the_fewest_changes() -> None:
+def test_equal_neighbours_give_the_fewest_changes() -> None:
     assert changes({"l": [1, 1, 2]}, [[SPLICE, ["l"], 0, 2, [1]]]) == [Change(("l", 1), "removed", 1, None)]
     assert between(["a", "a", "b", "b"], ["a", "b", "a", "b", "b"]) == [Change((1,), "added", None, "b")]
 
@@ -58,7 +58,7 @@ values = st.recursive(
 
 @settings(max_examples=examples(400))
 @given(values, values)
-def test_S13_changes_applied_to_the_old_give_the_new(old: Any, new: Any) -> None:
+def test_changes_applied_to_the_old_give_the_new(old: Any, new: Any) -> None:
     found = between(old, new)
     assert encode(patch(Decoder().decode(encode(old)), found)) == encode(new)
     assert bool(found) == (encode(old) != encode(new))
@@ -66,7 +66,7 @@ def test_S13_changes_applied_to_the_old_give_the_new(old: Any, new: Any) -> None
 
 @settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
-def test_S13_a_list_is_told_with_the_fewest_changes(old: list[str], new: list[str]) -> None:
+def test_a_list_is_told_with_the_fewest_changes(old: list[str], new: list[str]) -> None:
     assert len(between(old, new)) == levenshtein(old, new)
 
 
@@ -81,7 +81,7 @@ def levenshtein(a: list[str], b: list[str]) -> int:
     return row[-1]
 
 
-def test_S13_long_lists_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lists_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
     old = [{"n": n, "t": "same"} for n in range(2000)]
     new = [*old[:500], {"n": "new"}, *old[501:1500], *old[1510:], "end"]
     found = between(old, new)

@@ -157,10 +157,10 @@ def test_want_of_memory_is_not_damage(compression: str) -> None:
     code = f"""
 import os, resource
 from everstep.codec.frame import Framer
-frame = Framer({compression!r}).wrap(os.urandom(40 << 20).translate(bytes(i & 3 for i in range(256))))
+frame = Framer({compression!r}).wrap(os.urandom(16 << 20).translate(bytes(i & 3 for i in range(256))))
 assert frame[1] != 0
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 20), resource.RLIM_INFINITY))
 try:
     Framer().unwrap(frame)
 except MemoryError:

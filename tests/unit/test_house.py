@@ -1,6 +1,7 @@
-"""The house stays in order: few files in a folder, each folder explained, and the harness outside of the package."""
+"""The tree stays in order: few files in a folder, each folder explained, tests named by what they hold, no harness in the package."""
 
 import ast
+import re
 from pathlib import Path
 
 import everstep
@@ -37,7 +38,7 @@ def test_the_package_has_no_harness() -> None:
 
 REACHED = {
     "snapshot/delta_builder.py": "a tracked container is the program's own list or dict: public names would be methods of the program's data",
-    "snapshot/compared.py": "the same",
+    "snapshot/between/compared.py": "the same",
     "snapshot/tree.py": "the same",
 }
 
@@ -81,3 +82,18 @@ def test_a_module_uses_no_private_name_of_another() -> None:
     found = {name: sorted(_used_names(tree) & (everywhere - own[name])) for name, tree in trees.items()}
     assert {name: names for name, names in found.items() if names and name not in REACHED} == {}
     assert all(found[name] for name in REACHED), "an exception is no longer needed"
+
+
+UNTOLD = re.compile(r"(^|_)([a-z]\d+|edges?|review|processes?|more|misc|audit|various|other|new|old|extra|fixes|regressions?)(_|$)")
+"""Words that say when or why a test was written. A number with a letter was an item of somebody's list."""
+TOLD = {
+    "test_sqlite_processes": "a store among several processes",
+    "test_cli_new": "the command `everstep new`",
+    "test_extra_attributes": "attributes that are not fields",
+}
+
+
+def test_tests_are_named_by_what_they_hold() -> None:
+    tests = Path(__file__).parents[1]
+    names = {path.stem for path in tests.rglob("*.py")} | {path.name for path in tests.iterdir() if path.is_dir()}
+    assert sorted(name for name in names if UNTOLD.search(name) and name not in TOLD) == []

@@ -9,6 +9,9 @@ import pytest
 from worker_helpers import Hand, Notes, Working
 
 import everstep
+from harness.faults import actor
+
+actor.preload("pytest", "psycopg", "everstep.backends.postgres.backend", "everstep.queues.worker")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

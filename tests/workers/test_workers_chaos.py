@@ -5,8 +5,10 @@ In full: `python -m harness.workers --deep`.
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pace
 import pytest
 import worker_programs
 from worker_helpers import Notes, Working
@@ -17,23 +19,25 @@ from everstep.testing.waiting import until
 from harness.workers import __main__ as command
 from harness.workers import judge, scenes
 
+SIZE = replace(scenes.SHORT, runs=pace.share(scenes.SHORT.runs, 2), cut_one_of=pace.share(scenes.SHORT.cut_one_of, 2))
+
 
 @pytest.mark.parametrize("name", ["kills on SQLite", "kills on PostgreSQL", "cuts"])
 def test_every_run_ends_once_and_no_finished_step_runs_twice(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     server = None if name == "kills on SQLite" else request.getfixturevalue("server")
     if name == "cuts" and not server.own:
         pytest.skip("the wire is one between sockets of this machine; the server that TEST_POSTGRES_URL names has another")
-    tally = scenes.play(name, scenes.SHORT, tmp_path, server=server)
+    tally = scenes.play(name, SIZE, tmp_path, server=server)
     assert tally.ok, scenes.line(tally)
 
 
 def test_a_server_that_is_restarted_and_killed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)  # one of its own, which may be stopped
-    tally = scenes.play("restarts", scenes.SHORT, tmp_path)
+    tally = scenes.play("restarts", SIZE, tmp_path)
     assert tally.ok, scenes.line(tally)
 
 
-def test_W1_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_workers_outlive_outages_that_are_longer_than_their_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_POSTGRES_URL", raising=False)
     tally = scenes.play("outages", scenes.DEEP if os.environ.get("EVERSTEP_DEEP") else scenes.SHORT, tmp_path)
     assert tally.ok, scenes.line(tally)
@@ -53,7 +57,7 @@ def test_a_worker_that_lost_its_server_goes_on_by_itself_as_soon_as_that_is_back
         (tmp_path / "go").touch()
         until(lambda: one.seen("given back", run=run.id))  # its step is done, and cannot be recorded
         until(lambda: one.seen("trouble", code="E410"))
-        server.go_on()
+        server.start_again()
         until(lambda: one.seen("succeeded", run=run.id))
         assert [notes.count(what) for what in ("first", "waits", "last 0")] == [1, 2, 1]
         assert store.verify("full").ok

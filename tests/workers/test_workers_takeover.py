@@ -74,7 +74,7 @@ def _see_overtaken(slow: Hand, heir: Hand, run: str) -> None:
     while not heir.listen().seen("taken", run=run):
         assert time.monotonic() < limit, heir.told
         if heir.actor.silent(2.0) or heir.listen().seen("trouble"):
-            slow.actor.go_on()
+            slow.actor.resume()
             time.sleep(0.002)
             slow.actor.stop()
 
@@ -96,7 +96,7 @@ def test_a_worker_that_was_stopped_and_overtaken_writes_nothing_when_it_wakes(
         assert run.wait(60).unwrap() == [slow.pid, heir.pid, heir.pid]
         heir.signal(signal.SIGKILL)
         before = store.get(run.id), list(store.events(run=run.id))
-        slow.actor.go_on()
+        slow.actor.resume()
         slow.hear("lost", run=run.id)
         assert (store.get(run.id), list(store.events(run=run.id))) == before
     assert notes.count("first") == times

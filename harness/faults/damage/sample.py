@@ -101,9 +101,9 @@ def _make(path: Path, sample: Sample, moments: tuple[str, str, str]) -> None:
         with eager():
             _fill(store)
     _copy(path, sample, moments[0])
-    for go_on, moment in ((_turn, moments[1]), (_write, moments[2])):
+    for action, moment in ((_turn, moments[1]), (_write, moments[2])):
         with everstep.open(path) as store:
-            go_on(store)
+            action(store)
             _copy(path, sample, moment)
 
 

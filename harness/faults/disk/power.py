@@ -35,7 +35,7 @@ from harness.faults.workload import OWN_PLACE, Workload
 SHORT, DEEP = (440, 40, 2), (10_000, 300, 5)
 """The number of states of the first crash; of a second one while the program continues after the first; and how often that."""
 WAL_BYTES = 320 << 10  # more than it holds when it is merged: it grows, however late; small enough to be rebuilt often
-GO_ON_EVERY = 10
+RESUME_EVERY = 10
 """One state in this many is also played to its end."""
 
 
@@ -131,10 +131,10 @@ def put(found: Found, folder: Path) -> None:
     (folder / "log").write_bytes(found.log)
 
 
-def judged(found: Found, folder: Path, seed: int, go_on: bool) -> Verdict:
+def judged(found: Found, folder: Path, seed: int, resume: bool) -> Verdict:
     """Open the found files, as after a restart."""
     put(found, folder)
-    return judge(folder, seed, go_on=go_on, place=OWN_PLACE)
+    return judge(folder, seed, resume=resume, place=OWN_PLACE)
 
 
 def _add(count: Count, verdict: Verdict, found: Found) -> None:
@@ -152,11 +152,11 @@ def sweep(ops: list[Op], folder: Path, goal: int, seed: int, count: Count, progr
     """Judge this many states; return some of them, from all points."""
     some: list[Found] = []
     for number, found in enumerate(islice(crashes(ops, goal, seed), goal)):
-        go_on = number % GO_ON_EVERY == 0
-        _add(count, judged(found, folder, seed, go_on), found)
-        if go_on:
+        resume = number % RESUME_EVERY == 0
+        _add(count, judged(found, folder, seed, resume), found)
+        if resume:
             some.append(found)
-        if progress is not None and go_on:
+        if progress is not None and resume:
             progress(count)
     return some
 
@@ -189,7 +189,7 @@ def _is_caught(folder: Path, seed: int, broken: str) -> bool:
     caught = 0
     lost = {index: ["lost"] for index, op in enumerate(ops) if op.what == "note"}
     for found in _played(ops, lost, Random(seed)):  # noqa: S311 -- has to be the same each time
-        caught += bool(judged(found, folder / "found", seed, go_on=False).lost)
+        caught += bool(judged(found, folder / "found", seed, resume=False).lost)
         if caught > 3:
             return True
     return False

@@ -152,10 +152,10 @@ def _links() -> dict[str, Case]:
     out: dict[str, Case] = {}
     for suffix in ("", "-wal", "-shm", "-journal", "-seen", "-locks"):
         name = suffix or "the store"
-        out[f"{name} is a link to somebody's file"] = _link(suffix, victim_of)
+        out[f"{name} is a link to another user's file"] = _link(suffix, victim_of)
         out[f"{name} is a link to itself"] = _link(suffix, lambda path, suffix=suffix: path.with_name(path.name + suffix))  # type: ignore[misc]
         out[f"{name} is a link to nothing"] = _link(suffix, lambda path: path.with_name("nothing"))
-        out[f"{name} is a link to somebody's folder"] = _link(suffix, lambda path: path.with_name("folder"))
+        out[f"{name} is a link to another user's folder"] = _link(suffix, lambda path: path.with_name("folder"))
     out["the store is a link to a store"] = _link("", lambda path: path.with_name("moved.db"))
 
     def worker(path: Path) -> None:
@@ -168,7 +168,7 @@ def _links() -> dict[str, Case]:
         shutil.rmtree(path.with_name(path.name + "-locks"), ignore_errors=True)
         path.with_name(path.name + "-locks").symlink_to(path.parent)
 
-    out["locks that lie in somebody's folder, and a dead worker named like a file there"] = worker
+    out["locks in another user's folder, and a dead worker named like a file there"] = worker
     return out
 
 

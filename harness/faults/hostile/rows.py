@@ -74,7 +74,7 @@ def _labels() -> dict[str, Case]:
     deep = "[" * DEEP + "]" * DEEP
     metas = {
         f"metadata with {DEEP:,} lists inside each other": f'{{"a": {deep}}}',
-        "metadata that is no JSON": "{",
+        "metadata that is not JSON": "{",
         "metadata that is a list": "[1]",
         "metadata of a huge number": '{"a": 1' + "0" * 10_000 + "}",
         "metadata with a million keys": json.dumps({str(i): i for i in range(100_000)}),
@@ -92,7 +92,7 @@ def _labels() -> dict[str, Case]:
 
     owns = {
         f"a header with {DEEP:,} lists inside each other": deep,
-        "a header that is no JSON": "{",
+        "a header that is not JSON": "{",
         "a header that is nothing": "null",
         "a header of texts": '{"used": "abcd", "counts": 5, "base": "x"}',
         "a header with a base that is not there": '{"kind": "automatic", "base": 99999}',
@@ -111,7 +111,7 @@ def _labels() -> dict[str, Case]:
         "a million checkpoints that are not there": {"checkpoints": 1_000_000},
         "a negative head": {"head_seq": -5},
         "an epoch of 2**62": {"epoch": 2**62},
-        "a status that nobody knows": {"status": "exploded"},
+        "an unknown status": {"status": "exploded"},
         "a parent that is itself": {"parent": "r", "parent_number": 1},
         "times of the year 300,000": {"created_at": 2**62, "updated_at": 2**62},
         "times before all time": {"created_at": -(2**62), "updated_at": -(2**62), "since": -(2**62)},

@@ -203,15 +203,15 @@ def _take_over(store: Store, plan: Plan, slow: Actor, heir: Actor, effects: Path
     if plan.stopped:
         slow.stop()
     if plan.place == "anywhere" and not slow.silent(0):  # it had ended before it was stopped
-        slow.go_on()
+        slow.resume()
         slow.hear()
         return
     _let_heir_end(plan, slow, heir)
     before = _history(store, plan.run)
     if plan.stopped:
-        slow.go_on()
+        slow.resume()
     if plan.place != "anywhere":
-        slow.tell("go on")
+        slow.tell("continue")
     said = slow.hear()
     count.tried += 1
     _judge(plan, before, _history(store, plan.run), said, effects, count)
@@ -222,7 +222,7 @@ def _let_heir_end(plan: Plan, slow: Actor, heir: Actor) -> None:
     a moment.
     """
     while heir.ask("over", plan) == "busy":
-        slow.go_on()
+        slow.resume()
         time.sleep(0.002)
         slow.stop()
 

@@ -98,7 +98,7 @@ class Hands:
     def gate(self, name: str, gate: str) -> tuple[str, Any]:
         """Open a gate; without an answer, the run releases its process."""
         try:
-            return "answered", self.open[name].gate(gate, ask="Go on?")
+            return "answered", self.open[name].gate(gate, ask="Continue?")
         except Waiting as waiting:
             self.open.pop(name).__exit__(type(waiting), waiting, None)
             return "waiting", None

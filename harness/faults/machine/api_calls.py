@@ -51,7 +51,7 @@ def uses(path: Path | str, names: list[str]) -> Iterator[Use]:
     yield from _upkeep(opened)
     for name in names:
         yield f"delete {name!r:.40}", lambda name=name: opened.store.delete(name)  # type: ignore[misc]
-    yield "a new run", lambda: _go_on(opened.store, "new")
+    yield "a new run", lambda: _resume(opened.store, "new")
     yield "verify after all", lambda: opened.store.verify("full")
     yield "close", opened.close
     if isinstance(path, Path):
@@ -103,7 +103,7 @@ def _writing_run(opened: Opened, name: str) -> Iterator[Use]:
     yield of("fork", lambda store: store.fork(name, edit={"forked": True}))
     yield of("answer", lambda store: store.answer(name, "x", 1, early=True))
     yield of("resume", lambda store: store.resume(name))
-    yield of("go on", lambda store: _go_on(store, name))
+    yield of("resume", lambda store: _resume(store, name))
     yield of("skip", lambda store: store.skip(name, "x"))
     yield of("retry", lambda store: store.retry(name, "x"))
     yield of("cancel", lambda store: store.cancel(name))
@@ -116,7 +116,7 @@ def _upkeep(opened: Opened) -> Iterator[Use]:
     yield "cleanup", lambda: opened.store.cleanup()
 
 
-def _go_on(store: Store, name: str) -> None:
+def _resume(store: Store, name: str) -> None:
     with store.run(name) as run:
         if isinstance(run.state, dict):
             run.state["more"] = "more"

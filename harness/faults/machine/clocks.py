@@ -102,7 +102,7 @@ class Scene:
         if not self.done.states:
             self.begin()
         else:
-            self._rng.choice((self.begin, self.go_on, self.go_on, self.go_on, self.tag, self.fork, self.held))()
+            self._rng.choice((self.begin, self.resume, self.resume, self.resume, self.tag, self.fork, self.held))()
 
     def _pick(self) -> str:
         return self._rng.choice(list(self.done.states))
@@ -126,7 +126,7 @@ class Scene:
         if len(self.done.states) < 12:
             self._save(f"run{len(self.done.states)}")
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._save(self._pick())
 
     def tag(self) -> None:

@@ -32,7 +32,7 @@ class Job:
     still: bool = False
     """Whether nothing was recorded since its worker died."""
 
-    def let_go(self, ready: bool) -> None:
+    def release(self, ready: bool) -> None:
         self.held, self.dead, self.ready = False, False, ready
 
     def entry(self) -> tuple[int, str | None, bool, bool, int]:
@@ -110,7 +110,7 @@ class QueueRules(RuleBasedStateMachine):
         else:
             job = self.jobs[name]
             job.status, job.still = "failed" if how == "retry" else "waiting", False
-            job.let_go(how != "waiting" and due)
+            job.release(how != "waiting" and due)
         self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
@@ -121,7 +121,7 @@ class QueueRules(RuleBasedStateMachine):
         name = self._job(pick, held=True)
         if name is not None:
             same(self._do("give_back", name), None, "give back")
-            self.jobs[name].let_go(True)
+            self.jobs[name].release(True)
             self.check_queue_entries()
 
     @precondition(lambda self: self.jobs)
@@ -143,5 +143,5 @@ class QueueRules(RuleBasedStateMachine):
         for job in dead:
             job.deaths = job.deaths + 1 if job.still else 1
             job.still = True
-            job.let_go(True)
+            job.release(True)
         self.check_queue_entries()

@@ -25,6 +25,7 @@ from harness.faults.machine.actions import shorten
 
 WRITERS = ("one", "two")
 PAGES = 40
+PAUSE = 0.002  # seconds: without an fsync to wait for, writers that never pause keep gc from its turn
 
 
 def run(folder: Path, *, deep: bool, seed: int = 0, progress: Progress = None) -> Count:
@@ -58,7 +59,7 @@ def write(pipe: Connection, path: Path, writer: str) -> None:
     with shorten(), everstep.open(path) as store, store.run(writer) as run:
         number = 0
         pipe.send("ready")
-        while not pipe.poll():
+        while not pipe.poll(PAUSE):
             number += 1
             run.checkpoint(state=state_of(writer, number))
         run.checkpoint(state=state_of(writer, number + 1))
@@ -71,7 +72,7 @@ def fork(pipe: Connection, path: Path, seed: int) -> None:
     problems: list[str] = []
     with shorten(), everstep.open(path) as store:
         pipe.send("ready")
-        while not pipe.poll():
+        while not pipe.poll(PAUSE):
             try:
                 name = store.fork(f"{rng.choice(WRITERS)}~{rng.randrange(3)}", edit={"page": page_of(rng.randrange(PAGES))}).id
                 with store.run(name) as run:
@@ -93,7 +94,7 @@ def read(pipe: Connection, path: Path, seed: int) -> None:
     problems: list[str] = []
     with everstep.open(path) as store:
         pipe.send("ready")
-        while not pipe.poll() and not problems:
+        while not pipe.poll(PAUSE) and not problems:
             ref = f"{rng.choice(WRITERS)}~{rng.choice((0, 0, 1, 5))}"
             try:
                 found = store.load(ref)

@@ -34,7 +34,7 @@ class Action(Shape):
 
 
 class Decision(Shape):
-    """Actions to take or, if there are none, the answer. `message` is the model's reply, which is added to the conversation.
+    """The actions to take or, if there are none, the answer. `message` is the model's reply, which is added to the conversation.
 
     `parallel`: the actions may be taken at the same time. `tokens` and `cost` are the usage of thinking. `note` becomes the note of the
     checkpoint.

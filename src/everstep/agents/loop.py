@@ -30,7 +30,7 @@ Functions = Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]]
 
 
 class AgentLoop:
-    """Runs an agent: `AgentLoop(think, tools=[search]).run(store, "agent-1", "Find out …")`.
+    """The loop that runs an agent: `AgentLoop(think, tools=[search]).run(store, "agent-1", "Find out …")`.
 
     `think(state)` returns one `Action` or several, an unchanged reply of a chat model, a `Decision`, or the answer. An action calls the
     function of its name among `tools` and `specialists`, or else `act(action)`; an `act(action, state)` may also change the state.

@@ -37,7 +37,7 @@ class OwnedLock:
     Ctrl-C can arrive after a thread has taken a lock and before it has noted that. With a lock of `threading`, the
     interrupted thread cannot know whether it has to release the lock. Here `take` is one operation of the interpreter, `dict.setdefault`,
     which Ctrl-C cannot divide: it stores the owner, or returns the stored owner. An interrupted thread calls `held_by` and releases the
-    lock if it is the owner. Without this, one Ctrl-C in some hundreds blocked every writer for good (decision 23).
+    lock if it is the owner. Without this, one Ctrl-C in some hundreds blocked every writer permanently (decision 23).
     """
 
     __slots__ = ("_guests", "_next", "_owner")

@@ -15,6 +15,7 @@ import click
 _SECTIONS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Watch an agent survive kill -9, in about ten seconds",
+        "new": "Write a small agent, workflow or pipeline with its test",
         "init": "Create a store in this folder",
         "run": "Run a workflow: a YAML file or package.module:function",
         "shell": "Open an interactive shell",

@@ -17,7 +17,7 @@ None, bool, int of 64 bits, float, str, bytes, list and dict with str keys are p
                                                      30 reference  to a tree of chunks (snapshot.tree)
 
 tz is null, an offset [seconds, µs, name], or the key of a ZoneInfo. The C encoder does the walking; Python is called
-only for what it doesn't know. What cannot be stored is refused with the path to it, found by a second, slow walk
+only for what it doesn't know. A value that cannot be stored is refused with the path to it, found by a second, slow walk
 that happens only then. No I/O; decoding never runs or imports what the data names.
 """
 

@@ -230,7 +230,7 @@ class _Rewriting:
         if found is None:
             return line  # detected by the comparison at the end
         indent, comment, end = found["indent"], found["comment"] or "", found["end"]
-        if not old.new or old.new in self._done or self._stands(old.new):
+        if not old.new or old.new in self._done or self._is_set(old.new):
             return f"{indent}{comment.strip()}{end}" if comment else ""
         self._done.add(old.new)
         group, _, name = old.new.rpartition(".")
@@ -244,7 +244,7 @@ class _Rewriting:
         self._below.setdefault(header, []).append(f"{name} = {value}{comment}{line_end}")
         return ""
 
-    def _stands(self, new: str) -> bool:
+    def _is_set(self, new: str) -> bool:
         """Whether the current key is already set."""
         group, _, name = new.rpartition(".")
         inside = self._table.get(group) if group else self._table

@@ -56,8 +56,8 @@ def bill(finding: str) -> str:
 def research(question: str, wish: str) -> str:
     """Look into each option, decide by the wish, and write the answer."""
     everstep.current().state.update(question=question, wish=wish, messages=[], findings={})
-    hear("system", corpus.INSTRUCTIONS)
-    hear("user", question)
+    say("system", corpus.INSTRUCTIONS)
+    say("user", question)
     options = ask(plan, f"Compare: {', '.join(corpus.NOTES)}")
     save(options)
     for option in options.split(", "):
@@ -68,7 +68,7 @@ def research(question: str, wish: str) -> str:
 
 def look_into(option: str) -> None:
     note = search(option)
-    hear("tool", note)
+    say("tool", note)
     save(f"a note of {len(note.split())} words on the {option}")
     finding = ask(judge, f"Judge: {option}")
     everstep.current().state["findings"][option] = finding
@@ -82,7 +82,7 @@ def conclude() -> str:
     state["choice"] = decision.partition(",")[0]
     save(decision)
     state["bill"] = bill(state["findings"][state["choice"]])
-    hear("tool", state["bill"])
+    say("tool", state["bill"])
     save(state["bill"])
     state["answer"] = ask(write, f"Write: {state['choice']}")
     save(state["answer"])
@@ -98,13 +98,13 @@ def think(messages: model.Messages) -> str:
 
 def ask(step: Callable[[model.Messages], str], prompt: str) -> str:
     """Make one turn of the conversation. A recorded reply is not paid for again."""
-    hear("user", prompt)
+    say("user", prompt)
     reply = step(everstep.current().state["messages"])
-    hear("model", reply)
+    say("model", reply)
     return reply
 
 
-def hear(role: str, text: str) -> None:
+def say(role: str, text: str) -> None:
     everstep.current().state["messages"].append({"role": role, "text": text})
 
 

@@ -1,7 +1,7 @@
 """The folder that the demo leaves behind: created, or emptied if a demo created it. Never touches other files there.
 
 A small text file marks the folder as the demo's own. It is locked while a demo runs there, also by the processes that the demo started: if
-the demo itself is killed, the store is not deleted while they use it.
+the demo itself is killed, the store is not deleted while they use it. A .gitignore keeps the folder out of `git status`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from everstep.errors import InvalidArgument, ReadOnly, StoreBusy
@@ -18,6 +18,7 @@ from everstep.fields import Shape
 
 STORE = "store.db"
 MARK = "everstep-demo.txt"
+IGNORE = ".gitignore"
 _SAID = "everstep demo created this folder. The next demo in this folder deletes this store and creates a new one.\n"
 _ELSEWHERE = "Choose another folder: everstep demo --dir FOLDER."
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -47,6 +48,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         mark.truncate(0)
         mark.write(_SAID)
         mark.flush()
+        _ignore(folder)
         yield Stage(folder / STORE, mark.fileno())
 
 
@@ -57,7 +59,7 @@ def refuse_strangers(folder: Path) -> None:
     if folder.is_symlink() or not folder.is_dir():
         raise InvalidArgument(f"{str(folder)!r} is not a folder of the demo", remedy=_ELSEWHERE)
     names = sorted(path.name for path in folder.iterdir())
-    ours = {name for name in names if name == MARK or name.startswith(STORE)} if MARK in names else set()
+    ours = {name for name in names if name in (MARK, IGNORE) or name.startswith(STORE)} if MARK in names else set()
     strange = [name for name in names if name not in ours]
     if strange:
         raise InvalidArgument(f"the folder {str(folder)!r} contains a file that the demo did not create: {strange[0]!r}", remedy=_ELSEWHERE)
@@ -68,6 +70,12 @@ def _lock(handle: int, folder: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise StoreBusy(f"another demo is running in {str(folder)!r}", remedy=f"Wait until it ends. {_ELSEWHERE}") from None
+
+
+def _ignore(folder: Path) -> None:
+    """Keep the folder out of version control. Leave an existing file unchanged."""
+    with suppress(FileExistsError), (folder / IGNORE).open("x") as file:
+        file.write("*\n")
 
 
 def _remove_stores(folder: Path) -> None:

@@ -15,8 +15,11 @@ def commands(store: Path, run: str, fork: str, tag: str) -> list[str]:
 
 
 def program() -> str:
-    """Return how to call this installation of Everstep: by its name, if the shell finds it under that name."""
-    found, here = shutil.which("everstep"), Path(sys.executable)
-    if found is not None and Path(found).parent.absolute() == here.parent.absolute():
+    """Return how to call this installation of Everstep: by its name, if the shell finds it under that name, else by a path."""
+    found, here = shutil.which("everstep"), Path(sys.executable).absolute().parent
+    if found is not None and Path(found).parent.absolute() == here:
         return "everstep"
-    return f"{shlex.quote(str(here))} -m everstep"
+    script = here / "everstep"
+    if not script.is_file():
+        return f"{shlex.quote(sys.executable)} -m everstep"
+    return shlex.quote(str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script))

@@ -14,7 +14,7 @@ from everstep.fields import Shape
 
 SECONDS = 0.55
 DOLLARS_READ, DOLLARS_WRITTEN = 15 / 1_000_000, 75 / 1_000_000  # for each token, at the price of a large model
-MESSAGES = 4  # characters in a token
+CHARACTERS = 4  # in a token
 
 FINDING = re.compile(r"(?P<option>[a-z ]+): (?P<percent>\d+) % of all hours, (?P<cents>\d+) cents, (?P<years>\d+) years?")
 _IN_NOTES = (r"(\d+) % of all hours", r"(\d+) cents", r"take (\d+ years?)")
@@ -36,7 +36,7 @@ def complete(messages: Messages) -> Reply:
     """Make one call. Each call reads, and pays for, all earlier messages."""
     wait(SECONDS)
     text = _answer(messages)
-    read, written = sum(len(message["text"]) for message in messages) // MESSAGES, len(text) // MESSAGES
+    read, written = sum(len(message["text"]) for message in messages) // CHARACTERS, len(text) // CHARACTERS
     return Reply(text, read + written, round(read * DOLLARS_READ + written * DOLLARS_WRITTEN, 6))
 
 

@@ -47,7 +47,7 @@ class _Play:
         with everstep.open(self._stage.store) as self._store, self._children:
             undisturbed = self._child("start", UNDISTURBED)
             killed = self._work_and_die()
-            resumed, answer = self._go_on()
+            resumed, answer = self._resume()
             compared = self._compare(undisturbed, answer)
             forked = self._decide_otherwise()
             sizes, whole = self._weigh()
@@ -79,7 +79,7 @@ class _Play:
         self._voice.say(f"  Killed in the middle of {DOOMED}. On disk: {plural(steps, 'step')}, {plural(saved, 'checkpoint')}.")
         return Killed(RUN, child.pid, signal, DOOMED, steps, saved)
 
-    def _go_on(self) -> tuple[Resumed, str]:
+    def _resume(self) -> tuple[Resumed, str]:
         self._head(2, "A new process resumes the run")
         names = Counter(step.name for step in self._store.steps(RUN))
         child = self._child("resume", RUN)

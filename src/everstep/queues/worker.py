@@ -439,7 +439,7 @@ class Worker:
         self._report(what, run=job.run, workflow=job.workflow, queue=job.queue, seconds=round(time.monotonic() - job.began, 3), **said)
 
     def _report(self, what: str, **said: Any) -> None:
-        """Report an event. If the listener fails, the worker continues and reports the next event to it all the same."""
+        """Report an event. If the listener fails, the worker continues and still reports the next event to it."""
         try:
             self._tell({"event": what, "at": clock.now_us(), **said})
         except Exception as error:  # noqa: BLE001 - the listener's own failure

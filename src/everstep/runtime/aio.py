@@ -108,6 +108,7 @@ class AsyncRun:
 
     @property
     def state(self) -> Any:
+        """The live state of the run; see `Run.state`."""
         return self._run.state
 
     @state.setter
@@ -146,14 +147,14 @@ class AsyncRun:
         timeout: float | None = None,
         **kwargs: Any,
     ) -> Awaitable[Any]:
-        """Like `Run.step`, to be awaited. The step gets its number in this call, so that many can be gathered."""
+        """Call a function as a step; see `Run.step`. The step gets its number in this call, so that many can be gathered."""
         run = self._attempt
         return self._tasks.drive(begin(run, run.here(), name, function, args, kwargs, options_of(key, retry, timeout)))
 
     def begin(
         self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any
     ) -> Awaitable[AsyncOpenStep]:
-        """Like `Run.begin`, to be awaited, as are `complete` and `fail`. The step gets its number in this call."""
+        """Begin a step that the caller runs; see `Run.begin`. Await `complete` and `fail`, too. The step gets its number in this call."""
         from everstep.runtime.steps import open_step
 
         return self._tasks.open_step(open_step.number(self._attempt, name, args, kwargs, key, retry, kind))

@@ -56,7 +56,7 @@ class EngineStore(BaseStore):
         self.observers = Observers()
 
     def follow(self, run: Attempt) -> None:
-        """Have a run that chose no policy follow changes of the store's policy."""
+        """Apply later changes of the store's policy to a run that chose none."""
         with self._following:
             self._followers.add(run)
 

@@ -82,7 +82,7 @@ class Run:
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds, steps, tokens and cost of the run and its children so far, over all attempts."""
+        """The seconds, steps, tokens and cost of the run and its children so far, over all attempts."""
         run = self._attempt
         if run.row is not None:
             know_children(run.store.backend, run.row, run.account)
@@ -153,17 +153,17 @@ class Run:
 
     @property
     def step_key(self) -> str:
-        """Inside a step: a key that stays the same for all attempts at this step, for the services that it calls."""
+        """The idempotency key of the current step: the same for all its attempts, for the services that it calls."""
         return step_key(self._attempt.live()[0], _ticket_here(self._attempt).address)
 
     @property
     def step_attempt(self) -> int:
-        """Inside a step: 1 for the first known attempt, 2 for the second…"""
+        """The number of the current step's attempt: 1 for the first known one, 2 for the second, …"""
         return _ticket_here(self._attempt).attempt
 
     @property
     def step_again(self) -> bool:
-        """Inside a step: whether a process that died may have run it before."""
+        """Whether a process that died may have run the current step before."""
         return _ticket_here(self._attempt).again
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:

@@ -16,7 +16,7 @@ from ormsgpack import Fragment
 
 from everstep.codec.values import FROZEN, encode, hook, keep, pack, unfindable
 from everstep.errors import EverstepError
-from everstep.snapshot.compared import comparable, compare
+from everstep.snapshot.between.compared import comparable, compare
 from everstep.snapshot.delta import DELETE, SET, SPLICE, Op, Path, texts
 from everstep.snapshot.tracked import AGAIN, NEW, Edits, Plain, TrackedDict, TrackedList, Tracker
 from everstep.snapshot.tracked import SET as CHANGED

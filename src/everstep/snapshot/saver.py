@@ -65,7 +65,7 @@ class Saver:
             _explain(state)
             raise
 
-    def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
+    def continue_from(self, state: Any, deltas: int, delta_bytes: int) -> None:
         """Take a loaded state, with the distance to its base."""
         self._tracker = delta_builder.start(state)
         self._deltas, self._delta_bytes = deltas, delta_bytes

@@ -175,7 +175,7 @@ class Builder:
             raise Strayed
 
     def _follows(self, value: Any) -> bool:
-        """Whether an image of a value is told of its changes: not if the value belongs to another state, or is only inside a plain part."""
+        """Whether an image of a value receives its changes: not if the value belongs to another state, or is only inside a plain part."""
         return value.__class__ in _TRACKED and value._tracker is self.tracker and bool(value._attached())
 
     def _list(self, value: Any) -> bytes:

@@ -79,7 +79,7 @@ def _posted(backend: Backend, row: RunRow, gate: Gate, message: Message | None) 
 
 def prove(backend: Backend, row: RunRow, records: Sequence[Record]) -> None:
     """Check single records against their digests; this needs only the digests of the records before them."""
-    before = backend.digests(row.id, [record.seq - 1 for record in records])
+    before = backend.digests(row.id, [record.seq - 1 for record in records]) if records else {}
     for record in records:
         fault = record_fault(before.get(record.seq - 1, ZERO), record, row.key, backend.seal)
         if fault:

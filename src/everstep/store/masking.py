@@ -79,9 +79,9 @@ class MaskingSaver(Saver):
         self._live = state
         self._inner.begin(self._mask(state))
 
-    def go_on(self, state: Any, deltas: int, delta_bytes: int) -> None:
+    def continue_from(self, state: Any, deltas: int, delta_bytes: int) -> None:
         self._live = state
-        self._inner.go_on(Decoder().decode(encode(state)), deltas, delta_bytes)
+        self._inner.continue_from(Decoder().decode(encode(state)), deltas, delta_bytes)
 
     def forget_chunks(self) -> None:
         self._inner.forget_chunks()

@@ -73,6 +73,7 @@ class BaseStore:
 
     @property
     def url(self) -> str:
+        """The address of the store."""
         return self.backend.url
 
     @overload
@@ -415,6 +416,7 @@ class BaseStore:
             raise
 
     def saver(self) -> Saver:
+        """Make the object that turns the states of one run into records."""
         saver = Saver(self.framer.wrap, self._checking)
         if self.mask is None:
             return saver
@@ -431,4 +433,5 @@ class BaseStore:
             self.mask = Mask(redaction)
 
     def close(self) -> None:
+        """Close the store."""
         self.backend.close()

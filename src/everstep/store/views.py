@@ -43,6 +43,7 @@ class RunInfo(Shape, frozen=True):
 
     @classmethod
     def of(cls, row: RunRow, error: dict[str, str] | None = None) -> RunInfo:
+        """Make one from the row of a run."""
         return cls(
             id=row.id,
             status=row.status,
@@ -74,32 +75,37 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
+        """The id of its run."""
         return self._record.run
 
     @property
     def number(self) -> int:
-        """1, 2, 3… in its run."""
+        """The number in its run: 1, 2, 3, …"""
         return self._record.number
 
     @property
     def at(self) -> datetime:
+        """The time at which it was made."""
         return when(self._record.at)
 
     @property
     def note(self) -> str | None:
+        """The note that the program gave it."""
         return self._record.note
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """The tags on it."""
         return self._record.tags
 
     @property
     def meta(self) -> dict[str, Any]:
+        """The metadata that the program gave it."""
         return from_meta(self._record.meta)
 
     @property
     def kind(self) -> str:
-        """Why it was made: manual, automatic, pre_step, post_step, gate, error, final or interrupt."""
+        """The reason why it was made: manual, automatic, pre_step, post_step, gate, error, final or interrupt."""
         return str(self._header.get("kind", "manual"))
 
     @property
@@ -114,18 +120,18 @@ class Checkpoint:
 
     @property
     def progress(self) -> tuple[float, float] | None:
-        """Done and total, as reported by the program or the plan of the workflow."""
+        """The amount done and the total, as reported by the program or the plan of the workflow."""
         found = self._header.get("progress")
         return (found[0], found[1]) if found else None
 
     @property
     def percent(self) -> float | None:
-        """Progress in percent."""
+        """The progress in percent."""
         return None if self.progress is None or not self.progress[1] else 100 * self.progress[0] / self.progress[1]
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds, steps, tokens and cost of the run up to then."""
+        """The seconds, steps, tokens and cost of the run up to then."""
         return dict(zip(("seconds", "steps", "tokens", "cost"), self._header.get("used", (0.0, 0, 0, 0.0)), strict=True))
 
     @property
@@ -144,6 +150,7 @@ class Checkpoint:
 
     @property
     def ref(self) -> str:
+        """The ref that names it: RUN@NUMBER."""
         return f"{self.run}@{self.number}"
 
     def __eq__(self, other: object) -> bool:

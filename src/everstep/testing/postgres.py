@@ -53,7 +53,7 @@ class Server:
             options = [part for name, value in chosen.items() for part in ("-c", f"{name}={value}")]
             command = [str(binaries / "postgres"), "-D", str(folder / "data"), "-k", str(folder), "-h", "", *options]
             server = cls(f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}", folder, command)
-            server.go_on()
+            server.start_again()
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -89,7 +89,7 @@ class Server:
             cursor = connection.execute(sql.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
 
-    def go_on(self) -> None:
+    def start_again(self) -> None:
         """Start the server (again) and wait until it answers."""
         assert self._command is not None
         log = (self._folder or Path()) / "log"
@@ -112,11 +112,11 @@ class Server:
         return True
 
     def halt(self) -> None:
-        """Stop the server as an operator would, cutting connections off; `go_on` starts it again."""
+        """Stop the server as an operator would, cutting connections off; `start_again` starts it again."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """Kill the server and all its processes with SIGKILL; `go_on` starts it again and it recovers."""
+        """Kill the server and all its processes with SIGKILL; `start_again` starts it again and it recovers."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
             started = _children(self._process.pid)  # each is in its own session

@@ -106,7 +106,7 @@ class ScheduleView(Shape, frozen=True):
 
 
 def task_view(task: Task, mask: Masking) -> TaskView:
-    """What was asked for when a run was enqueued, masked."""
+    """Return the request with which a run was enqueued, masked."""
     return TaskView(task.queue, task.priority, mask(task.key), mask(task.dedupe))
 
 

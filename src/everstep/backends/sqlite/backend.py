@@ -415,10 +415,10 @@ class SqliteBackend:
             self._wal.rest()
             self._writer.rest()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         if self._rests:
-            self._writer.go_on()
-            self._wal.go_on()
+            self._writer.resume()
+            self._wal.resume()
 
     def abandon(self) -> str | None:
         if self._closed:

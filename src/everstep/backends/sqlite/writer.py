@@ -164,7 +164,7 @@ class Writer(GroupCommit):
         """Wait until no thread writes, and block new writes."""
         self._resting = self._lock.wait_turn()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         if self._resting is not None:
             self._release(self._resting)
             self._resting = None

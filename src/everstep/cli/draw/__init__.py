@@ -1,1 +1,1 @@
-"""What commands print: tables, values, timelines, trees."""
+"""The output of commands: tables, values, timelines, trees."""

@@ -35,7 +35,7 @@ def is_agent(app: App, run: str) -> bool:
         return _state(store, run) is not None
 
 
-def go_on(app: App, modules: list[ModuleType], run: str, task: str | None) -> int:
+def resume(app: App, modules: list[ModuleType], run: str, task: str | None) -> int:
     """Run an agent until its next answer."""
     with app.open(driving=True) as store:
         watch(app, store)

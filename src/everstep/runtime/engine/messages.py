@@ -99,7 +99,7 @@ class Messages:
             self.take(name)
 
     def _retry(self, address: str) -> None:
-        """Have a failed step run again, as an operator asked."""
+        """Run a failed step again, as an operator asked."""
         replay = self._attempt.replay
         forget(replay.recorded(address))
         replay.retry(address)

@@ -208,7 +208,7 @@ def continue_from(saver: Saver, loaded: Loaded) -> None:
     """Take the loaded state. If an upgrade changed it, it differs from the stored one, so no delta can build on it."""
     stored = encode(loaded.value) if loaded.objects else b""
     state = loaded.revived()
-    saver.go_on(state, loaded.deltas, loaded.delta_bytes)
+    saver.continue_from(state, loaded.deltas, loaded.delta_bytes)
     if stored and encode(state) != stored:
         saver.lost()
 

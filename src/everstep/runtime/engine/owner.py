@@ -91,7 +91,7 @@ def _look(here: Frame | None, stack: FrameType | None) -> Frame | None:
 
 
 def _moved(root: Frame, here: Frame | None) -> Frame:
-    """Enter a generator's run in another context than the one it was opened in. Tasks that are started from here can't be told apart."""
+    """Enter a generator's run in another context than the one it was opened in. Tasks that are started from here can't be distinguished."""
     known = Frame(root.run, root.handle, root.path, root.counts)
     known.outer, known.owner, known.flow = _still_open(here), root.owner, _flow()
     frame.set(known)

@@ -188,7 +188,7 @@ class Replay:
                 known.pop(address, None)
 
     def retry(self, address: str) -> None:
-        """Have a failed step run again, and with it the steps and waits that were cancelled after it: its failure may be why."""
+        """Let a failed step run again, and with it the steps and waits that were cancelled after it: its failure may be why."""
         found = self.entries.get(address)
         if found is None:
             return

@@ -16,6 +16,7 @@ from everstep.clock import clock
 from everstep.records import Kind, Record
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.limits.autosave import Ticker
+from everstep.snapshot.in_place import become
 from everstep.store.journal.results import load_result
 from everstep.store.load import load
 from everstep.store.views import Checkpoint, asked_for
@@ -172,11 +173,11 @@ class Saves:
         if state is not None and taken_over:
             saver.state = state
         if taken_over:
-            if index == replay.skip_saves - 1 and replay.start.get("edited"):
-                saver.state = load(attempt.store.backend, row, 1).revived()
-            for edited, form, data in replay.start.get("edits", ()):
+            for edited, form, data in replay.start.get("edits", ()):  # of the runs that this one was forked from
                 if edited == index:
-                    saver.state = load_result(attempt.store.backend, attempt.family, form, data)
+                    become(saver, load_result(attempt.store.backend, attempt.family, form, data))
+            if index == replay.skip_saves - 1 and replay.start.get("edited"):  # last: a fork of a fork may edit the same checkpoint again
+                become(saver, load(attempt.store.backend, row, 1).revived())
             first = replay.saves[0] if replay.saves else None
             return Checkpoint(first) if first is not None else self._nothing_saved()
         index -= replay.skip_saves

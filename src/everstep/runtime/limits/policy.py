@@ -34,7 +34,7 @@ def is_custom(name: object) -> bool:
 
 
 class Policy(Shape, frozen=True):
-    """When checkpoints are made automatically. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
+    """A rule that says when checkpoints are made automatically. Make one with `every`, `on`, `manual` and `off`; join them with `|`.
 
     A joined policy makes a checkpoint when any part asks for one. Every checkpoint, also a manual one, resets all counts.
     With `manual`, only `run.checkpoint` saves. With `off`, nothing is recorded and steps are plain calls, so it cannot be combined

@@ -30,7 +30,7 @@ def begin(
 
 
 def call(run: Attempt, here: Frame, name: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> Any:
-    """Number a call and run it to its end, in this thread. Has a fast path to a recorded result, because a replay spends its time there."""
+    """Number a call and run it to its end, in this thread. There is a fast path to a recorded result, because a replay spends its time there."""
     plain, options, title, key, args = _resolve(here, name, function, args, given)
     address = _number(run, here, title, key)
     replay = run.replay

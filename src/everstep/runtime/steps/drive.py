@@ -95,7 +95,7 @@ def raised_or_given(ticket: Ticket, error: Exception) -> Any:
 
 
 async def run_step(ticket: Ticket, ways: Ways) -> Ended:
-    """Make attempts until the step succeeds, or fails for good."""
+    """Make attempts until the step succeeds or no attempt is left."""
     run, inside = ticket.run, ticket.options.transactional
     error: Exception | None = None
     try:

@@ -19,7 +19,7 @@ _FAR = 1_000  # after this many doublings every delay exceeds any cap, and a flo
 
 
 class Retry(Shape, frozen=True):
-    """How often a step or run is tried again, and after which delays.
+    """The number of attempts at a step or run, and the delays between them.
 
     `attempts` counts all attempts, including the first: 1 means no retry. The delay before the next attempt grows with `backoff`:
     constant (d, d, d), linear (d, 2d, 3d), exponential (d, 2d, 4d, 8d) or fibonacci (d, d, 2d, 3d, 5d), where d is `delay` in
@@ -57,7 +57,7 @@ class Retry(Shape, frozen=True):
             raise InvalidArgument("only=() allows no retry at all", remedy="Use attempts=1 for that, or name exception classes.")
 
     def again(self, attempt: int, error: BaseException) -> bool:
-        """Whether to try again after attempt number `attempt` (1 is the first) has failed with `error`."""
+        """Return whether to try again after attempt number `attempt` (1 is the first) has failed with `error`."""
         if attempt >= self.attempts or not isinstance(error, Exception):
             return False
         return _fits(error, self.only) and not _fits(error, self.never)

@@ -58,7 +58,7 @@ async def check(ticket: Ticket, ways: Ways) -> Ended:
         try:
             compare(ticket, await ways.call(ticket))
         except JournalEnds:
-            pass  # a step inside called something new; this one has a recorded end all the same
+            pass  # a step inside called something new; this one still has a recorded end
         except Exception as error:  # noqa: BLE001 - it is compared
             compare_error(ticket, raised(error))
         finally:

@@ -78,7 +78,7 @@ class Branches:
         branch.last = self.asks
 
     def failed(self, address: str, branch: Branch) -> None:
-        """Note a step that failed for good, and whose error is raised in this branch."""
+        """Note a step that failed and has no attempt left, and whose error is raised in this branch."""
         self._failed[address] = (branch, self.asks)
         self.asks += 1  # a branch that begins now counts as begun after the failure
 

@@ -68,7 +68,7 @@ class Retention(Shape, frozen=True):
 
     @property
     def within_us(self) -> int | None:
-        """`keep_within` in microseconds."""
+        """The value of `keep_within` in microseconds."""
         return self.keep_within // timedelta(microseconds=1) if isinstance(self.keep_within, timedelta) else None
 
     @property

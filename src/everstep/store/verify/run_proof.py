@@ -126,7 +126,7 @@ class RunProof(Shape):
                             bodies.lost()
                     elif bodies is not None and (found := bodies.problems(record)):
                         yield from found
-                    if (fault := loadable.go_on(record)) is not None:
+                    if (fault := loadable.take(record)) is not None:
                         yield Problem("E501", f"run {row.id}", fault)
                     before, seq = record.digest, record.seq
             self.records += len(batch)
@@ -235,7 +235,7 @@ class _Loadable:
         self._number = 0
         self._can = True  # before checkpoint 1 there is nothing to load
 
-    def go_on(self, record: Record) -> str | None:
+    def take(self, record: Record) -> str | None:
         """Take the next record; return a fault if the checkpoint before it cannot be loaded."""
         if record.kind == _BASE and record.body is not None:
             self._can = True

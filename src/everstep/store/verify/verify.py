@@ -7,7 +7,7 @@ records    also every record of every run against the chain; bodies missing exac
 full       also every body decoded, every delta applied, every chunk read, hashed and decoded once, each base compared with the state
            that the deltas give, every message opened; unreferenced chunks counted; then the listings, the feed and the engine's own check
 
-Other processes may write, prune, sweep and delete meanwhile: `run_proof` describes how such a change is told apart from damage.
+Other processes may write, prune, sweep and delete meanwhile: `run_proof` describes how such a change is distinguished from damage.
 """
 
 from __future__ import annotations

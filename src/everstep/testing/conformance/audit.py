@@ -100,7 +100,7 @@ class TombstonesSuite(Suite):
         assert health["read_only"] is None
         assert health["writes"] == backend.manifest().writes
 
-    def test_a_check_that_is_told_to_stop_has_no_result_and_does_no_harm(self, backend: Backend) -> None:
+    def test_a_check_that_is_stopped_has_no_result_and_does_no_harm(self, backend: Backend) -> None:
         self.create(backend, "one", checkpoints=30)
         assert backend.check(lambda: True) in (None, [])
         assert backend.check(lambda: False) == []

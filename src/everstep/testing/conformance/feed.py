@@ -42,7 +42,7 @@ class FeedSuite(Suite):
         backend.commit(Commit(second.run, row, [*first.records, *second.records]))
         assert self.seen(backend) == [(1, "r", 1), (2, "r", 2), (3, "r", 3)]
 
-    def test_what_adds_no_record_adds_no_position(self, backend: Backend) -> None:
+    def test_a_write_without_a_record_adds_no_position(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=1)
         after = row.sealed(note="changed")
         backend.commit(Commit(after, row))
@@ -108,7 +108,7 @@ class FeedSuite(Suite):
         finally:
             other.close()
 
-    def test_one_who_follows_while_others_write_misses_nothing_and_sees_nothing_twice(self, backend: Backend) -> None:
+    def test_a_follower_beside_writers_misses_nothing_and_sees_nothing_twice(self, backend: Backend) -> None:
         total = 8 * 30
         seen: list[tuple[int, str, int]] = []
 

@@ -26,7 +26,7 @@ class TagsSuite(Suite):
         assert backend.tags(row.id) == [Tag.make(row.key, "good", 2, 99)]
         assert backend.run(row.id) == row
 
-    def test_a_tag_that_is_there_is_left_alone(self, backend: Backend) -> None:
+    def test_an_existing_tag_is_left_alone(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=1)
         backend.tag(Tag.make(row.key, "t", 1, 5), row.id)
         before = backend.manifest()
@@ -34,10 +34,10 @@ class TagsSuite(Suite):
         assert backend.tags(row.id) == [Tag.make(row.key, "t", 1, 5)]
         assert backend.manifest() == before
 
-    def test_what_does_not_exist_cannot_be_tagged(self, backend: Backend) -> None:
+    def test_a_missing_checkpoint_cannot_be_tagged(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=1)
         with pytest.raises(NotFound):
-            backend.tag(Tag.make(row.key, "t", 1, 5), "nobody")
+            backend.tag(Tag.make(row.key, "t", 1, 5), "missing")
         with pytest.raises(NotFound):
             backend.tag(Tag.make(row.key, "t", 2, 5), row.id)
 
@@ -165,7 +165,7 @@ class CheckpointQuerySuite(Suite):
         assert found[0].body_digest == stored.body_digest
         assert found[0].digest == stored.digest
         assert self.checkpoint_ids(long, oldest_first=True) == list(range(1, 11))
-        assert long.checkpoints("nobody", Query()) == []
+        assert long.checkpoints("missing", Query()) == []
 
     def test_tags_given_later_count_but_are_not_those_of_the_record(self, long: Backend) -> None:
         found = {r.number: r.tags for r in long.checkpoints("long", Query())}
@@ -180,7 +180,7 @@ class CheckpointQuerySuite(Suite):
     def test_digests_are_those_of_the_records(self, long: Backend) -> None:
         records = long.records("long", 0, 99)
         assert long.digests("long", [r.seq for r in records] + [0, 999]) == {r.seq: r.digest for r in records}
-        assert long.digests("nobody", [1]) == {}
+        assert long.digests("missing", [1]) == {}
 
     def test_a_cursor_is_a_number(self, long: Backend) -> None:
         assert self.checkpoint_ids(long, after=4) == [3, 2, 1]

@@ -69,7 +69,7 @@ class LeaseSuite(Suite):
         assert backend.run(row.id) == leased
         self.advance(backend, leased)
 
-    def test_a_run_that_is_held_is_refused_with_who_holds_it(self, backend: Backend) -> None:
+    def test_a_held_run_is_refused_with_the_name_of_its_holder(self, backend: Backend) -> None:
         row = self.create(backend)
         worker = new_worker()
         backend.acquire(row.id, worker)
@@ -156,9 +156,9 @@ class LeaseSuite(Suite):
 
     def test_there_is_no_lease_on_an_unknown_run(self, backend: Backend) -> None:
         with pytest.raises(NotFound):
-            backend.acquire("nobody", new_worker())
+            backend.acquire("missing", new_worker())
 
-    def test_a_row_that_does_not_match_its_digest_is_not_sealed_anew(self, backend: Backend) -> None:
+    def test_a_row_that_does_not_match_its_digest_is_not_sealed_again(self, backend: Backend) -> None:
         row = self.create(backend)
         row.note = "changed without a seal"
         backend.commit(Commit(row, backend.run(row.id)))

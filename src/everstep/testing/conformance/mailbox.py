@@ -50,17 +50,17 @@ class MessagesSuite(Suite):
         assert backend.messages(row.id) == [first]
         assert backend.manifest() == before
 
-    def test_a_message_needs_no_lease_and_does_not_disturb_the_one_who_holds_it(self, backend: Backend) -> None:
+    def test_a_message_needs_no_lease_and_does_not_disturb_its_holder(self, backend: Backend) -> None:
         row = backend.acquire(self.create(backend).id, new_worker())
         assert backend.post(new_message(row), row.id)
         commit = next_commit(row)
         committed = backend.commit(commit)
         assert committed.waiting == 1
 
-    def test_a_run_that_is_not_there_gets_no_messages(self, backend: Backend) -> None:
+    def test_a_missing_run_gets_no_messages(self, backend: Backend) -> None:
         with pytest.raises(NotFound):
-            backend.post(new_message(new_run("nobody")), "nobody")
-        assert backend.messages("nobody") == []
+            backend.post(new_message(new_run("missing")), "missing")
+        assert backend.messages("missing") == []
 
     def test_a_message_to_a_deleted_run_does_not_reach_the_next_one_of_its_id(self, backend: Backend) -> None:
         old = self.create(backend, "again")
@@ -147,7 +147,7 @@ class MessagesSuite(Suite):
         committed = backend.commit(commit)
         assert committed.waiting == 1
 
-    def test_each_commit_of_a_batch_is_told_of_its_own_messages(self, backend: Backend) -> None:
+    def test_each_commit_of_a_batch_counts_its_own_messages(self, backend: Backend) -> None:
         rows = [self.create(backend) for _ in range(5)]
         for i, row in enumerate(rows):
             for n in range(i):
@@ -159,7 +159,7 @@ class MessagesSuite(Suite):
             backend.submit(commit, told.put)
         assert [told.get(timeout=30) for _ in (*commits, second)] == [Committed(n) for n in (0, 2, 2, 4, 4, 2)]
 
-    def test_a_writer_is_told_of_messages_that_another_handle_posted(self, backend: Backend, open_handle: OpenHandle) -> None:
+    def test_a_writer_counts_messages_that_another_handle_posted(self, backend: Backend, open_handle: OpenHandle) -> None:
         row = self.create(backend, checkpoints=2)
         other = open_handle()
         try:
@@ -216,7 +216,7 @@ class MessagesSuite(Suite):
         self.advance(backend, row, read=("pause",))
         assert backend.due(5) == ["p"]
 
-    def test_a_run_is_due_no_more_when_its_message_was_read_or_it_was_deleted(self, backend: Backend) -> None:
+    def test_a_run_is_no_longer_due_when_its_message_was_read_or_it_was_deleted(self, backend: Backend) -> None:
         read, deleted = self.create(backend, status="waiting"), self.create(backend, status="waiting")
         for row in (read, deleted):
             backend.post(new_message(row, "timer", 1), row.id)

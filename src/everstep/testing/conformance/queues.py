@@ -68,7 +68,7 @@ class QueuesSuite(Suite):
         messages = [new_message(row, START, clocks.clock.now_us())]
         return Commit(row, None, messages=messages, task=Task(**({"queue": "q"} | task)))  # type: ignore[arg-type]
 
-    def test_many_runs_are_created_at_once_and_doubles_are_told_apart(self, backend: Backend) -> None:
+    def test_many_runs_are_created_at_once_and_duplicates_are_found(self, backend: Backend) -> None:
         self.enqueue(backend, "old", dedupe="x")
         asked = [self.wanted("a"), self.wanted("b", dedupe="x"), self.wanted("c", dedupe="y"), self.wanted("d", dedupe="y")]
         assert backend.create([*asked, self.wanted("old", queue="z")], ["old"]) == [True, False, True, False, False]
@@ -113,7 +113,7 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 3) == ["c", "e", "a"]
         assert self.claimed(backend, 3) == ["d", "b"]
 
-    def test_what_is_due_later_comes_later_and_holds_up_nobody(self, backend: Backend) -> None:
+    def test_a_run_that_is_due_later_comes_later_and_delays_no_other(self, backend: Backend) -> None:
         self.enqueue(backend, "later", due=3600 * SECOND, priority=9)
         self.enqueue(backend, "soon", due=300_000)
         self.enqueue(backend, "now")
@@ -136,7 +136,7 @@ class QueuesSuite(Suite):
         assert self.claimed(backend, 5, without=("left",)) == ["mine"]
         assert self.claimed(backend, 5, workflows=("other", "w")) == ["foreign", "left"]
 
-    def test_what_a_worker_knows_is_found_behind_many_that_it_does_not(self, backend: Backend) -> None:
+    def test_a_known_workflow_is_found_behind_many_unknown_ones(self, backend: Backend) -> None:
         names = [f"r{n}" for n in range(150)]
         for n, name in enumerate(names):
             self.enqueue(backend, name, workflow="w" if n % 70 == 69 or n > 147 else "other")
@@ -177,7 +177,7 @@ class QueuesSuite(Suite):
         self.end(backend, taken, "waiting")
         assert self.claimed(backend) == [row.id]
 
-    def test_what_is_due_outside_of_queues_is_told_apart(self, backend: Backend) -> None:
+    def test_due_runs_outside_of_queues_are_listed_separately(self, backend: Backend) -> None:
         row = self.enqueue(backend, "inside")
         (taken,) = self.claim(backend)
         waiting = self.end(backend, self.begin(backend, taken), "waiting")
@@ -215,7 +215,7 @@ class QueuesSuite(Suite):
         assert (again.id, again.epoch) == (row.id, taken.epoch + 1)
         backend.release(again)
 
-    def test_who_opens_a_run_by_its_id_has_it_out_of_the_queue(self, backend: Backend) -> None:
+    def test_opening_a_run_by_its_id_takes_it_from_the_queue(self, backend: Backend) -> None:
         row = self.enqueue(backend)
         held = backend.acquire(row.id, new_worker())
         assert self.claimed(backend) == []
@@ -265,7 +265,7 @@ class QueuesSuite(Suite):
         assert entry is not None
         assert (counted, entry.deaths) == ([1, 2, 3], 1)
 
-    def test_many_who_ask_at_once_get_each_run_once(self, open_handle: OpenHandle) -> None:
+    def test_many_concurrent_claims_get_each_run_once(self, open_handle: OpenHandle) -> None:
         handles = [open_handle() for _ in range(4)]
         try:
             names = {self.enqueue(handles[0]).id for _ in range(60)}
@@ -367,7 +367,7 @@ class QueuesSuite(Suite):
         assert backend.twin(Task("q", dedupe="mail 7")) is None
         self.enqueue(backend, "later", dedupe="mail 7")
 
-    def test_a_run_that_gets_its_entry_later_takes_no_word_from_another(self, backend: Backend) -> None:
+    def test_a_run_that_gets_its_entry_later_takes_no_dedupe_from_another(self, backend: Backend) -> None:
         first = self.enqueue(backend, dedupe="one")
         late = self.create(backend, "late", workflow="w")
         commit = next_commit(late, kind="status")
@@ -394,7 +394,7 @@ class QueuesSuite(Suite):
             for handle in handles:
                 handle.close()
 
-    def test_a_damaged_row_is_named_and_holds_up_nobody(self, backend: Backend) -> None:
+    def test_a_damaged_row_is_named_and_delays_no_other_run(self, backend: Backend) -> None:
         bad = new_run("bad", status="queued", workflow="w")
         bad.note = "not what was sealed"
         backend.commit(Commit(bad, None, messages=[new_message(bad, START, 1)], task=Task("q")))
@@ -434,7 +434,7 @@ class QueuesSuite(Suite):
         assert backend.free([dead.id]) == 0
         assert self.claimed(backend) == [row.id]
 
-    def test_what_is_in_a_queue_is_counted_also_where_every_run_is_driven_or_waits(self, backend: Backend) -> None:
+    def test_queued_runs_are_counted_also_if_each_is_running_or_waiting(self, backend: Backend) -> None:
         self.enqueue(backend)
         (taken,) = self.claim(backend)
         (depth,) = backend.depths(1)

@@ -58,14 +58,14 @@ class PruneSuite(Suite):
         assert len(backend.find((), {"n": 2})) == 1
         assert backend.manifest().total == self.computed(backend)
 
-    def test_the_run_goes_on_while_it_is_pruned(self, backend: Backend) -> None:
+    def test_the_run_continues_while_it_is_pruned(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=2)
         backend.prune(cut(row, 1))
         row = self.advance(backend, row)
         assert [record.body for record in backend.records(row.id, 0, 99)] == [None, b"state", b"state"]
         assert backend.manifest().total == self.computed(backend)
 
-    def test_one_who_does_not_know_the_mark_is_refused(self, backend: Backend) -> None:
+    def test_a_writer_that_does_not_know_the_mark_is_refused(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=3)
         first = cut(row, 1)
         backend.prune(first)
@@ -80,7 +80,7 @@ class PruneSuite(Suite):
         assert backend.pruned(row.id) == second.now
         assert backend.manifest().total == self.computed(backend)
 
-    def test_a_body_that_is_dropped_already_is_no_fault(self, backend: Backend) -> None:
+    def test_a_body_that_was_dropped_before_is_not_an_error(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=2)
         first = cut(row, 1)
         backend.prune(first)
@@ -122,13 +122,13 @@ class PruneSuite(Suite):
         finally:
             other.close()
 
-    def test_nothing_of_a_run_that_is_not_there(self, backend: Backend) -> None:
-        assert backend.pruned("nobody") is None
-        assert backend.bases("nobody") == [] == backend.bases("nobody", 3)
+    def test_a_missing_run_has_nothing(self, backend: Backend) -> None:
+        assert backend.pruned("missing") is None
+        assert backend.bases("missing") == [] == backend.bases("missing", 3)
 
 
 class SweepSuite(Suite):
-    def test_only_what_was_not_written_since_goes(self, backend: Backend) -> None:
+    def test_only_chunks_that_were_not_written_since_are_swept(self, backend: Backend) -> None:
         row = self.advance(backend, self.create(backend), chunks=((_A, b"aaa"), (_B, b"bb"), (_C, b"c")))
         stamp = backend.manifest().writes
         row = self.advance(backend, row, chunks=((_B, b"bb"),))
@@ -163,7 +163,7 @@ class SweepSuite(Suite):
         counts.append(backend.manifest().writes)
         assert counts == sorted(set(counts))
 
-    def test_space_is_given_back_and_everything_is_there_still(self, backend: Backend) -> None:
+    def test_space_is_returned_and_nothing_is_lost(self, backend: Backend) -> None:
         row = self.create(backend, checkpoints=3)
         row = self.advance(backend, row, chunks=[(bytes([n]) * 32, bytes([n]) * 5000) for n in range(100)])
         backend.sweep(row.family, [bytes([n]) * 32 for n in range(1, 100)], backend.manifest().writes)

@@ -68,7 +68,7 @@ class RecordsSuite(Suite):
         one, two = self.create(backend, checkpoints=3), self.create(backend, checkpoints=2)
         assert len(backend.records(one.id, 0, 2**31 - 1)) == 3
         assert len(backend.records(two.id, 0, 2**31 - 1)) == 2
-        assert backend.records("nobody", 0, 99) == []
+        assert backend.records("missing", 0, 99) == []
 
 
 class LocateSuite(Suite):
@@ -114,9 +114,9 @@ class LocateSuite(Suite):
         assert found is not None
         assert (found.seq, found.base, [r.seq for r in found.records]) == (2, 0, [1, 2])
 
-    def test_a_checkpoint_that_is_not_there_is_not_found(self, backend: Backend, row: RunRow) -> None:
+    def test_a_missing_checkpoint_is_not_found(self, backend: Backend, row: RunRow) -> None:
         assert [backend.locate(row.id, number, 0) for number in (0, 5, 99)] == [None] * 3
-        assert backend.locate("nobody", 1) is None
+        assert backend.locate("missing", 1) is None
         assert backend.locate(self.create(backend, "empty").id, 1, 0) is None
 
 

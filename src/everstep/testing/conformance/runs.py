@@ -21,7 +21,7 @@ class RunsSuite(Suite):
         assert backend.run("näme-1") == row
 
     def test_an_unknown_run_is_none(self, backend: Backend) -> None:
-        assert backend.run("nobody") is None
+        assert backend.run("missing") is None
 
     def test_a_row_that_is_older_than_its_records_is_refused(self, backend: Backend) -> None:
         """A disk that lost a write leaves such a row. It is valid in itself, but must not be read or written as if it were the newest."""
@@ -43,7 +43,7 @@ class RunsSuite(Suite):
             self.create(backend, "taken")
         assert backend.run("taken") == first
 
-    def test_what_was_read_can_be_changed_without_changing_the_store(self, backend: Backend) -> None:
+    def test_changing_an_answer_does_not_change_the_store(self, backend: Backend) -> None:
         row = self.create(backend, "copy")
         read = backend.run("copy")
         assert read is not None
@@ -97,7 +97,7 @@ class RunsSuite(Suite):
             backend.delete(old)
         assert backend.run(row.id) == row
 
-    def test_deleting_what_is_not_there_is_not_found(self, backend: Backend) -> None:
+    def test_deleting_a_missing_run_is_not_found(self, backend: Backend) -> None:
         with pytest.raises(NotFound):
             backend.delete(new_run("ghost"))
 
@@ -207,7 +207,7 @@ class LifeSuite(Suite):
         self.create(backend, checkpoints=3)
         assert backend.check() == []
 
-    def test_stats_count_what_is_there(self, backend: Backend) -> None:
+    def test_stats_count_runs_records_and_chunks(self, backend: Backend) -> None:
         row = self.advance(backend, self.create(backend), b"12345", chunks=((b"a" * 32, b"123"),))
         self.advance(backend, row, b"67")
         stats = backend.stats()
@@ -216,6 +216,6 @@ class LifeSuite(Suite):
         }  # fmt: skip
         assert stats["file_bytes"] >= 0
 
-    def test_it_says_what_it_is(self, backend: Backend) -> None:
+    def test_a_backend_has_an_address_and_says_whether_it_is_durable(self, backend: Backend) -> None:
         assert "://" in backend.url
         assert isinstance(backend.durable, bool)

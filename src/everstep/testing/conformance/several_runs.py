@@ -15,7 +15,7 @@ from everstep.testing.rows import new_message, new_run, new_worker, next_commit
 
 
 class SeveralRunsSuite(Suite):
-    def test_all_of_them_are_made_and_tell_of_their_messages(self, backend: Backend) -> None:
+    def test_all_of_them_are_made_and_count_their_messages(self, backend: Backend) -> None:
         caller = self.create(backend, "caller")
         child = new_run("child", parent="caller", parent_number=0)
         step = next_commit(caller, messages=(new_message(caller, "a"), new_message(caller, "b")))

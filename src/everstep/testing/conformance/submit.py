@@ -95,7 +95,7 @@ class GroupCommitSuite(Suite):
         assert backend.run(row.id) == row
         assert settled == [Committed(0)] * 10
 
-    def test_what_was_submitted_is_there_after_closing(self, open_handle: OpenHandle) -> None:
+    def test_submitted_commits_are_stored_after_closing(self, open_handle: OpenHandle) -> None:
         first, second = open_handle(), open_handle()
         settled: list[Outcome] = []
         row = self.create(first)

@@ -27,7 +27,7 @@ class Forkable(Protocol):
     def rest(self) -> None:
         """Wait until no thread is inside SQLite, as far as possible."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """End the pause, in the parent."""
 
     def abandon(self) -> str | None:
@@ -54,7 +54,7 @@ def _before() -> None:
 
 def _in_parent() -> None:
     while _resting:
-        _resting.pop().go_on()
+        _resting.pop().resume()
 
 
 def _in_child() -> None:

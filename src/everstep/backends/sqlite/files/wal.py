@@ -132,7 +132,7 @@ class WalKeeper:
         """Wait until the thread is not inside SQLite, and keep it out."""
         self._working.acquire()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._working.release()
 
     def abandon(self) -> None:

@@ -29,7 +29,7 @@ def _resume(task: str | None, **given: Any) -> int:
     if given["check"] or given["from_step"] is not None or given["replay"] != "normal":
         return int(_outside(**given))
     if agents.is_agent(app, run):
-        return _drive(app, run, given["answers"], lambda: agents.go_on(app, session.modules, run, task))
+        return _drive(app, run, given["answers"], lambda: agents.resume(app, session.modules, run, task))
     if task is not None:
         raise click.UsageError(f"--task is only for runs of an agent, and {run} is not one.")
     return _drive(app, run, given["answers"], lambda: int(_outside(**{**given, "answers": ()})))
