@@ -28,6 +28,7 @@ from benchmarks.table import Bar, Line
 from benchmarks.upkeep import Outside, waits
 from everstep.backends.contract.core import Outcome
 from everstep.errors import EverstepError
+from everstep.store.store import first_commit
 
 AT_ONCE = 2_000
 MEMORY = Bar("<=", 300, "MB")
@@ -77,7 +78,7 @@ def write(url: str, count: int) -> None:
         for n in range(count):
             left.acquire()
             fields = {"workflow": "order", "tags": ("nightly",) if n % 10 == 0 else ()}
-            store.backend.submit(store.first_commit(f"order-{n:07}", fields, {"workflow": "order"}, (), status="succeeded"), done)
+            store.backend.submit(first_commit(store, f"order-{n:07}", fields, {"workflow": "order"}, (), status="succeeded"), done)
         for _ in range(AT_ONCE):
             left.acquire()
     if problems:

@@ -262,7 +262,7 @@ def _whole(report: Any) -> Any:
     return report
 
 
-@everstep.workflow(name="harness.faults", version=1)  # type: ignore[untyped-decorator]
+@everstep.workflow(name="harness.faults", version=1)
 def _flow(seed: int) -> Any:
     me, run = _playing[-1], everstep.current()
     _, half, whole = model.flow_states(seed)

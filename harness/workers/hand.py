@@ -52,7 +52,7 @@ def make_flow(effects: EffectsLog, nap: float) -> Callable[..., Any]:
         return [ways[n % 3](lambda n=n: run.step("work", work, n, retry=retry if n % 2 else None)) for n in range(steps)]  # type: ignore[misc]
 
     async def achain(steps: int) -> list[str]:
-        run, found = everstep.current(), []
+        run, found = everstep.current(everstep.AsyncRun), []
         for step in range(steps):
             try:
                 found.append(await run.step("work", work, step))
@@ -63,7 +63,7 @@ def make_flow(effects: EffectsLog, nap: float) -> Callable[..., Any]:
         return found
 
     everstep.workflow(achain, name=ACHAIN)
-    return everstep.workflow(chain, name=CHAIN)  # type: ignore[no-any-return]
+    return everstep.workflow(chain, name=CHAIN)
 
 
 def _opened(url: str, options: dict[str, Any]) -> Store:

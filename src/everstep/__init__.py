@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from everstep.agents.loop import AgentLoop
     from everstep.agents.state import AgentState
     from everstep.api import Store, open
+    from everstep.async_store import AsyncStore
     from everstep.codec.kinds import Unknown, register
     from everstep.codec.opaque import Opaque
-    from everstep.errors import EverstepError, NonDeterminism, StepFailed
+    from everstep.errors import EverstepError, NonDeterminism, StepFailed, Waiting
     from everstep.ids import quote, unquote
+    from everstep.redact import Redactor
+    from everstep.runtime.aio import AsyncRun
     from everstep.runtime.drivers import drives
     from everstep.runtime.engine.context import current
     from everstep.runtime.limits.budget import Budget
@@ -35,6 +38,8 @@ __all__ = [
     "Action",
     "AgentLoop",
     "AgentState",
+    "AsyncRun",
+    "AsyncStore",
     "Budget",
     "Change",
     "Checkpoint",
@@ -43,6 +48,7 @@ __all__ = [
     "NonDeterminism",
     "Opaque",
     "Outcome",
+    "Redactor",
     "Retention",
     "Retry",
     "Run",
@@ -50,6 +56,7 @@ __all__ = [
     "StepFailed",
     "Store",
     "Unknown",
+    "Waiting",
     "current",
     "drives",
     "every",
@@ -70,6 +77,8 @@ _WHERE = {
     "Action": "agents.decision",
     "AgentLoop": "agents.loop",
     "AgentState": "agents.state",
+    "AsyncRun": "runtime.aio",
+    "AsyncStore": "async_store",
     "Budget": "runtime.limits.budget",
     "Change": "snapshot.diff",
     "Checkpoint": "store.views",
@@ -78,6 +87,7 @@ _WHERE = {
     "NonDeterminism": "errors",
     "Opaque": "codec.opaque",
     "Outcome": "runtime.outcome",
+    "Redactor": "redact",
     "Retention": "store.retention.retention",
     "Retry": "runtime.steps.retry",
     "Run": "runtime.run",
@@ -85,6 +95,7 @@ _WHERE = {
     "StepFailed": "errors",
     "Store": "api",
     "Unknown": "codec.kinds",
+    "Waiting": "errors",
     "current": "runtime.engine.context",
     "drives": "runtime.drivers",
     "every": "runtime.limits.policy",

@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from everstep.backends.registry import open_backend
 from everstep.codec.frame import Compression, Framer
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.ids import check_id
 from everstep.runtime.engine.leases import TTL_SECONDS
@@ -17,30 +18,40 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
-from everstep.store.query import check_note, check_tags, check_text, to_meta
+from everstep.store.query import check_tags, run_fields
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
-    from datetime import timedelta
-
+    from everstep.async_store import AsyncStore
+    from everstep.backends.contract.core import Backend
     from everstep.config.settings import Settings
+    from everstep.durations import Duration
     from everstep.queues.enqueue import Enqueued, Queue
     from everstep.queues.live_workers import LiveWorker
     from everstep.queues.schedules import Missed
     from everstep.queues.schedules import Schedule as Scheduled
+    from everstep.queues.start_types import Enqueues, Starts
     from everstep.queues.stranded import Stranded
     from everstep.queues.worker import Worker
     from everstep.redact import Redactor
     from everstep.runtime.engine.journal_writer import Durability
     from everstep.runtime.engine.options import Replay
+    from everstep.runtime.hooks import Hook
     from everstep.runtime.limits.budget import Budget
-    from everstep.runtime.lines.async_line import AsyncLine
     from everstep.runtime.lines.line import Line
     from everstep.runtime.lines.together import Together
+    from everstep.runtime.outcome import Outcome
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
+    from everstep.store.events.event import Event
     from everstep.store.retention.cleanup import Schedule
     from everstep.store.retention.retention import Retention
     from everstep.store.views import RunInfo
+
+S = TypeVar("S")
+O = TypeVar("O")  # noqa: E741 - an observer
+
+
+_NO_BACKEND: Any = None  # what `Store()` by hand has
 
 
 def _transactional(given: Any) -> Any:
@@ -55,6 +66,54 @@ provide(_transactional)
 class Store(EngineStore):
     """A store of durable runs and their states. Created by `everstep.open`; many threads may use it."""
 
+    def __init__(self, backend: Backend = _NO_BACKEND, **options: Any):
+        if not hasattr(backend, "commit"):
+            raise InvalidArgument(
+                f"a store is opened, not created: got everstep.Store({'' if backend is None else repr(backend)[:60]})",
+                remedy=f"Call everstep.open({repr(str(backend))[:60] if isinstance(backend, (str, os.PathLike)) else ''}).",
+            )
+        super().__init__(backend, **options)
+
+    def __dir__(self) -> list[str]:
+        """List the methods: the other attributes belong to the runtime."""
+        return [name for name in super().__dir__() if name[0] == "_" or hasattr(type(self), name)]
+
+    @overload
+    def run(
+        self,
+        id: str | None = None,
+        *,
+        state: dict[str, Any] | None = None,
+        workflow: str | None = None,
+        tags: Iterable[str] | str = (),
+        session: str | None = None,
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        durability: Durability | None = None,
+        policy: Policy | str | None = None,
+        budget: Budget | None = None,
+        timeout: Duration | None = None,
+        accept: Iterable[str] = (),
+    ) -> Run[dict[str, Any]]: ...
+
+    @overload
+    def run(
+        self,
+        id: str | None = None,
+        *,
+        state: S,
+        workflow: str | None = None,
+        tags: Iterable[str] | str = (),
+        session: str | None = None,
+        note: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        durability: Durability | None = None,
+        policy: Policy | str | None = None,
+        budget: Budget | None = None,
+        timeout: Duration | None = None,
+        accept: Iterable[str] = (),
+    ) -> Run[S]: ...
+
     def run(
         self,
         id: str | None = None,
@@ -68,19 +127,19 @@ class Store(EngineStore):
         durability: Durability | None = None,
         policy: Policy | str | None = None,
         budget: Budget | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         accept: Iterable[str] = (),
-    ) -> Run:
+    ) -> Run[Any]:
         """Open a run for writing: `with store.run("id") as run`, or `async with`. Creates the run, or continues it from its resume point.
 
         `state` is the initial value of a run without checkpoints, and is copied. workflow, tags, session, note and meta describe a new run.
-        `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` (seconds) say when the
-        run is stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
+        `durability` is sync, async or exit; `policy` says when checkpoints are made automatically; `budget` and `timeout` say when the run is
+        stopped; `accept` lists steps whose recorded result is used although their input has changed. The store has the defaults.
         """
-        fields = self._fields(workflow, session, tags, note, meta)
+        fields = run_fields(self.mask, workflow, session, tags, note, meta)
         chosen = self.policy if policy is None else Policy.parse(policy)
         if not self.enabled or chosen.off:
-            return cast("Run", self._off(id, state))
+            return cast("Run[Any]", self._off(id, state))
         from everstep.runtime.engine.options import AttemptOptions
         from everstep.runtime.run import Run
 
@@ -89,20 +148,6 @@ class Store(EngineStore):
         mode = AttemptOptions(self.hook_registry, chosen, budget, timeout, accept=_addresses(accept))
         chosen_durability = self.durability if durability is None else durability
         return Run(self, self.keeper, id, state, chosen_durability, fields, mode, follows=policy is None)
-
-    def _fields(
-        self, workflow: str | None, session: str | None, tags: Iterable[str] | str, note: str | None, meta: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        """Check and mask the fields that describe a new run."""
-        if self.mask is not None:
-            note, meta = self.mask.text(note), self.mask.meta(meta)
-        return {
-            "workflow": check_text(workflow, "workflow"),
-            "session": check_text(session, "session"),
-            "tags": check_tags(tags),
-            "note": check_note(note),
-            "meta": to_meta(meta),
-        }
 
     def line(
         self,
@@ -122,7 +167,7 @@ class Store(EngineStore):
         """
         from everstep.runtime.lines.line import Line
 
-        return Line(self, check_id(id), state, self._fields(workflow, session, tags, note, meta))
+        return Line(self, check_id(id), state, run_fields(self.mask, workflow, session, tags, note, meta))
 
     def together(self) -> Together:
         """Write the appends of several lines in one commit, at the end of the block: `with store.together(): ...`. All are made, or none.
@@ -133,43 +178,68 @@ class Store(EngineStore):
 
         return Together(self)
 
-    async def _async_line(self, id: str, **given: Any) -> AsyncLine:
-        """Do the same for the tasks of an event loop."""
-        from everstep.runtime.lines.async_line import AsyncLine
-
-        state = given.pop("state", None)
-        names = {"workflow": None, "session": None, "tags": (), "note": None, "meta": None}
-        unknown = set(given) - set(names)
-        if unknown:
-            raise TypeError(f"line() got an unexpected keyword argument {min(unknown)!r}")
-        return await AsyncLine.open(self, check_id(id), state, self._fields(**{**names, **given}))
-
     @staticmethod
     def _off(id: str | None, state: Any) -> Any:
         from everstep.runtime.disabled import OffRun
 
         return OffRun(None if id is None else check_id(id), state)
 
-    def start(
-        self,
-        workflow: Callable[..., Any],
-        /,
-        *args: Any,
-        id: str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Run a workflow with this input until it ends or has to wait; return an `Outcome`.
+    if TYPE_CHECKING:
 
-        If the id exists with the same workflow and input, the run continues, or its recorded outcome is returned; otherwise it is refused.
-        For an async workflow, return an awaitable if an event loop runs in this thread.
-        """
+        @property
+        def start(self) -> Starts:
+            """Run a workflow with this input until it ends or has to wait; return an `Outcome`."""
+
+        @property
+        def enqueue(self) -> Enqueues:
+            """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome."""
+
+    else:
+
+        def start(self, workflow, /, *args, id=None, **kwargs):  # type: ignore[no-untyped-def]
+            """Run a workflow with this input until it ends or has to wait; return an `Outcome`.
+
+            If the id exists with the same workflow and input, the run continues, or its recorded outcome is returned; otherwise it is refused.
+            For an async workflow, return an awaitable if an event loop runs in this thread.
+            """
+            return self._start(workflow, args, kwargs, id)
+
+        def enqueue(  # type: ignore[no-untyped-def]
+            self, workflow, /, *args, id=None, queue="default", priority=0, delay=None, key=None, dedupe=None, connection=None, **kwargs
+        ):
+            """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome.
+
+            Give the name of a workflow that this process does not define. Workers take the runs of a `queue` by priority, higher first, then
+            the longest ready; `delay` is in seconds, a timedelta, or a string such as "30s". `store.limit` sets limits per `key`. If an
+            unfinished run of the queue has the same `dedupe`, that run is returned and no second one is created. Inside a run this is a step,
+            which a replay does not repeat. With your own `connection` to the store's database, or to a SQLite file, the run is enqueued when
+            your transaction commits.
+            """
+            return self._enqueue(workflow, args, kwargs, id, (queue, priority, key, dedupe), delay, connection)
+
+    def _start(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
         from everstep.runtime import workflow as flows
 
         if not self.enabled:
             return flows.call_plain(workflow, args, kwargs, id)
         return flows.start(self, workflow, args, kwargs, id, {})
 
-    def wait(self, run_id: str, timeout: float | None = None) -> Any:
+    def _enqueue(
+        self,
+        workflow: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        id: str | None,
+        task: tuple[Any, ...],
+        delay: Any,
+        connection: Any,
+    ) -> Enqueued[Any]:
+        from everstep.backends.contract.queues import Task
+        from everstep.queues import enqueue as queueing
+
+        return queueing.enqueue(self, workflow, args, kwargs, id, Task(*task), delay, connection)
+
+    def wait(self, run_id: str, timeout: Duration | None = None) -> Outcome[Any]:
         """Wait until a run has ended, in whichever process; return its `Outcome`. After `timeout` seconds, return that of an unfinished run.
 
         Does not execute the run, and blocks this thread. In asyncio: `async with everstep.open() as store: await store.wait(run_id)`.
@@ -178,31 +248,14 @@ class Store(EngineStore):
 
         return wait(self, run_id, timeout)
 
-    def enqueue(
-        self,
-        workflow: Callable[..., Any] | str,
-        /,
-        *args: Any,
-        id: str | None = None,
-        queue: str = "default",
-        priority: int = 0,
-        delay: float | timedelta | None = None,
-        key: str | None = None,
-        dedupe: str | None = None,
-        connection: Any = None,
-        **kwargs: Any,
-    ) -> Enqueued:
-        """Add a run of a workflow to a queue; return an `Enqueued` with its id, whose `wait()` returns the outcome.
+    def outcome(self, run_id: str) -> Outcome[Any]:
+        """Return the outcome of a run now, whether it has ended or not and whichever process runs it: status, result, error and input.
 
-        Give the name of a workflow that this process does not define. Workers take the runs of a `queue` by priority, higher first, then
-        the longest ready; `delay` is in seconds. `store.limit` sets limits per `key`. If an unfinished run of the queue has the same `dedupe`,
-        that run is returned and no second one is created. Inside a run this is a step, which a replay does not repeat.
-        With your own `connection` to the store's database, or to a SQLite file, the run is enqueued when your transaction commits.
+        Reads only: it waits for nothing and executes nothing.
         """
-        from everstep.backends.contract.queues import Task
-        from everstep.queues import enqueue as queueing
+        from everstep.runtime.outcome import outcome_of
 
-        return queueing.enqueue(self, workflow, args, kwargs, id, Task(queue, priority, key, dedupe), delay, connection)
+        return outcome_of(self, run_id)
 
     def enqueue_many(
         self,
@@ -212,8 +265,8 @@ class Store(EngineStore):
         workflow: Callable[..., Any] | str | None = None,
         queue: str = "default",
         priority: int = 0,
-        delay: float | timedelta | None = None,
-    ) -> list[Enqueued]:
+        delay: Duration | None = None,
+    ) -> list[Enqueued[Any]]:
         """Enqueue many runs in one transaction, all or none; return an `Enqueued` for each item, in order.
 
         An item is a dict with the arguments of `enqueue`: workflow, args (a list), kwargs (a dict), id, queue, priority, delay, key and
@@ -224,7 +277,7 @@ class Store(EngineStore):
         return enqueue_many(self, items, workflow, queue, priority, delay)
 
     def limit(
-        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, float] | None = None
+        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, Duration] | None = None
     ) -> None:
         """Limit how many runs of a queue, and of one key in it, may run at once; `rate=(100, 60)`: how many may be taken in how many seconds.
 
@@ -318,9 +371,9 @@ class Store(EngineStore):
         replay: Replay = "normal",
         accept: Iterable[str] = (),
         budget: Budget | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         anyway: bool = False,
-    ) -> Any:
+    ) -> Outcome[Any]:
         """Continue a run of a workflow; finished steps are not run again. Return an `Outcome`.
 
         `from_step` forks the run before that step and runs from there. `replay` is normal, validate (run all steps again, write nothing,
@@ -329,12 +382,11 @@ class Store(EngineStore):
         """
         from everstep.runtime import workflow as flows
 
-        return flows.resume(
-            self, run_id, from_step, replay, anyway, {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
-        )
+        options = {"accept": _addresses(accept), "budget": budget, "timeout": timeout, "by_hand": True}
+        return cast("Outcome[Any]", flows.resume(self, run_id, from_step, replay, anyway, options))
 
     def drives(self, workflow: str, function: Any = None, /) -> Any:
-        """Have `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
+        """Make `resume`, `wake` and the workers of this process continue runs with this workflow label; see `everstep.drives`."""
         from everstep.runtime.drivers import drives
 
         return drives(workflow, function)
@@ -393,7 +445,7 @@ class Store(EngineStore):
 
         control.retry(self, run_id, step)
 
-    def wake(self, limit: int | None = None) -> list[Any]:
+    def wake(self, limit: int | None = None) -> list[Outcome[Any]]:
         """Resume every run that is due: its deadline has come, its gate was answered, or it is to be retried; return the outcomes."""
         from everstep.runtime.waits import control
 
@@ -405,16 +457,22 @@ class Store(EngineStore):
 
         return control.due(self)
 
-    def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: float | None = 0.5) -> Any:
+    @overload
+    def on(self, event: str, /, *, priority: int = 0, timeout: Duration | None = 0.5) -> Callable[[Callable[[Event], Any]], Hook]: ...
+
+    @overload
+    def on(self, event: str, function: Callable[[Event], Any], /, *, priority: int = 0, timeout: Duration | None = 0.5) -> Hook: ...
+
+    def on(self, event: str, function: Any = None, /, *, priority: int = 0, timeout: Duration | None = 0.5) -> Any:
         """Call a function with an `Event` when something happens: `store.on("after_step", print)`. Also a decorator.
 
-        Hooks with a higher priority are called first. A hook that fails or takes longer than `timeout` seconds never fails a save.
+        Hooks with a higher priority are called first. A hook that fails or takes longer than `timeout` never fails a save.
         """
         if function is None:
             return lambda f: self.on(event, f, priority=priority, timeout=timeout)
-        return self.hook_registry.add(event, function, priority=priority, timeout=timeout)
+        return self.hook_registry.add(event, function, priority=priority, timeout=to_seconds(timeout, "timeout"))
 
-    def observe(self, observer: Any) -> Any:
+    def observe(self, observer: O) -> O:
         """Call an object's `begin(span)` and `end(span)`, in the same thread or task, when an attempt, a step, the commit of a
         checkpoint or a wait at a gate begins and ends; return the object. For metrics and tracing: keep it fast, a run waits for it.
 
@@ -427,7 +485,7 @@ class Store(EngineStore):
         """Stop calling an observer."""
         self.observers.remove(observer)
 
-    def hooks(self) -> list[Any]:
+    def hooks(self) -> list[Hook]:
         """Return all hooks, with their statistics."""
         return self.hook_registry.registered()
 
@@ -440,10 +498,10 @@ class Store(EngineStore):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    async def __aenter__(self) -> Any:
-        from everstep.runtime.aio import AsyncStore
+    async def __aenter__(self) -> AsyncStore:
+        from everstep.async_store import AsyncStore
 
-        return AsyncStore(self, self.run, self.start, self.resume, self.wait, self._async_line)
+        return AsyncStore(self)
 
     async def __aexit__(self, *problem: Any) -> None:
         import asyncio
@@ -492,7 +550,7 @@ def open(
     enabled: bool = _UNSET,
     durability: Durability = _UNSET,
     budget: Budget | None = _UNSET,
-    timeout: float | None = _UNSET,
+    timeout: Duration | None = _UNSET,
     retention: Retention | Mapping[str, Any] | None = _UNSET,
     schedule: Schedule = _UNSET,
     protect: Iterable[str] | str = _UNSET,
@@ -566,7 +624,7 @@ def _open(
     enabled: bool = True,
     durability: Durability = "sync",
     budget: Budget | None = None,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     retention: Retention | Mapping[str, Any] | None = None,
     schedule: Schedule = "manual",
     protect: Iterable[str] | str = (),

@@ -36,7 +36,7 @@
     │   ├── ForeignWal      E412  the WAL next to the store belongs to another file
     │   ├── UnsuitableEncoding E415  the database cannot hold every text
     │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
-    │   ├── SecondPath      E417  the store's file is reached by two paths
+    │   ├── SecondPath      E417  the store's file is reachable by two paths
     │   ├── MissingCapability E418  the store's backend cannot do that
     │   └── WrongSeal       E419  the digests of the store were made with another key
     ├── Damaged             E500  stored bytes are not what was saved
@@ -46,7 +46,7 @@
     │   ├── MissingHead     E504  the newest record of a run is missing
     │   └── DamagedFrame    E505  a frame that cannot be decoded
     ├── StepFailed          E601  a recorded error whose type cannot be rebuilt
-    ├── NonDeterminism      E602  a recorded step is called with another input
+    ├── NonDeterminism      E602  a recorded step is called with a different input
     ├── AlreadyAnswered     E603  a gate that already has an answer
     ├── BadAnswer           E604  an answer that does not match its gate
     ├── GateTimeout         E605  no answer came in time, and there is no default
@@ -133,7 +133,7 @@ class InvalidConfig(InvalidArgument):
     """A setting is invalid."""
 
     code = "E105"
-    remedy = "Correct the setting. `everstep config show` lists all keys."
+    remedy = "Correct the setting. `everstep config validate` lists all errors of a file; docs/configuration.md lists all keys."
 
     def __init__(
         self, message: str | None = None, location: str | None = None, *, key: str | None = None, value: object = None, others: int = 0,
@@ -276,7 +276,7 @@ class IllegalTransition(EverstepError):
 
     def __init__(self, run: str, before: str, after: str):
         self.run, self.before, self.after = run, before, after
-        super().__init__(f"run {run!r} has the status {before} and cannot become {after}")
+        super().__init__(f"the status of run {run!r} is {before} and cannot change to {after}")
 
 
 class Reentered(EverstepError):
@@ -284,8 +284,8 @@ class Reentered(EverstepError):
 
     code = "E308"
     remedy = (
-        "In a signal handler, only set a flag and save later, or save in another thread. Close objects that save when they are deleted: "
-        "use a with block or contextlib.closing."
+        "In a signal handler, only set a flag and save later, or save in another thread. If an object saves when it is deleted, "
+        "close it explicitly: use a with block or contextlib.closing."
     )
 
 
@@ -294,14 +294,15 @@ class AmbiguousRun(EverstepError):
 
     code = "E309"
     remedy = (
-        "Call the run's handle: run.step(function, ...), run.gate(...). If the generator implements a with block, decorate it with "
+        "Use the run's handle: run.step(function, ...), run.gate(...). If the generator implements a with block, decorate it with "
         "contextlib.contextmanager or asynccontextmanager."
     )
 
     def __init__(self, runs: list[str]):
         self.runs = runs
-        names = " and ".join(repr(run) for run in runs)
-        super().__init__(f"cannot decide which run this code belongs to: a generator that is not running now opened {names}")
+        names = " or ".join(f"run {run!r}" for run in runs)
+        opened = f"{names} was" if len(runs) == 1 else f"it may be {names}, and one of them was"
+        super().__init__(f"cannot decide which run this code belongs to: {opened} opened by a generator that is not running")
 
 
 class StoreError(EverstepError):
@@ -454,7 +455,7 @@ class WrongSeal(StoreError):
 
 
 class SecondPath(StoreError):
-    """The store's file is used by two paths, and each would have its own WAL."""
+    """The store's file is reachable by two paths, and each would have its own WAL."""
 
     code = "E417"
     remedy = "Use the same path in every program. Remove hard links, and mount the store's folder instead of the file."
@@ -541,7 +542,7 @@ class StepFailed(EverstepError):
 
 
 class NonDeterminism(EverstepError):
-    """A recorded step was called with another input."""
+    """A recorded step was called with a different input."""
 
     code = "E602"
     remedy = (
@@ -605,7 +606,7 @@ class StepTimeout(EverstepError):
     """A step took longer than its timeout."""
 
     code = "E606"
-    remedy = "Give the step more time, or a retry. Effects that it started outside may still happen."
+    remedy = "Give the step more time, or a retry. Side effects that it has started may still happen."
 
 
 class DefinitionChanged(EverstepError):

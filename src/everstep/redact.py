@@ -105,7 +105,7 @@ def check_pattern(pattern: str) -> tuple[Expression, ...]:
 
 
 class Redactor:
-    """Masks by the names of keys (`*` matches any text; case, _ and - are ignored) and by patterns (built-in names, or expressions)."""
+    """The rules that mask secrets: by the names of keys (`*` matches any text; case, _ and - are ignored) and by patterns (built-in names, or expressions)."""
 
     def __init__(self, keys: Iterable[str] = (), patterns: Iterable[str] = ()):
         self.keys = _texts(keys, "keys")
@@ -128,11 +128,11 @@ class Redactor:
         return cls((*KEYS, *_texts(keys, "keys")), dict.fromkeys(("api_keys", "tokens", *_texts(patterns, "patterns"))))
 
     def names(self, key: object) -> bool:
-        """Whether the value under a key is masked, unless it is a count (see `hides`)."""
+        """Return whether the value under a key is masked, unless it is a count (see `hides`)."""
         return bool(self._secrecy(key))
 
     def hides(self, key: object, value: object) -> bool:
-        """Whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets."""
+        """Return whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets."""
         secrecy = self._secrecy(key)
         return secrecy == ALWAYS or (secrecy == UNLESS_COUNT and not _is_count(value))
 

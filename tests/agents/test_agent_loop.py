@@ -763,7 +763,7 @@ def test_a_run_that_another_has_open_is_left_alone(store: everstep.Store, ways: 
     ({"tools": [5]}, "a tool must be a function with a name"),
     ({"tools": {"x": 5}}, "a tool must be a function with a name"),
     ({"budget": {"money": 5}}, "unknown key .money. in a budget"),
-    ({"retry": 3}, "retry must be an everstep.Retry, got 3"),
+    ({"retry": "3"}, "retry must be an everstep.Retry or a number of attempts, got '3'"),
     ({"timeout": 0}, "timeout must be a number of seconds greater than 0, got 0"),
     ({"approve": asyncio.sleep}, "must be a plain function, got the async function"),
     ({"on_message": asyncio.sleep}, "must be a plain function, got the async function"),

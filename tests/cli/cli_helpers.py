@@ -54,6 +54,7 @@ def environment(**more: str) -> dict[str, str]:
     """That of a person at a terminal with colours, whatever the one who runs the tests has set."""
     package = str(Path(everstep.__file__).parents[1])
     taken = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "EVERSTEP_STORE", "COLUMNS", "LINES", "FORCE_COLOR")}
+    taken["XDG_STATE_HOME"] = os.environ.get("XDG_STATE_HOME", "/nonexistent")  # what was typed in other tests is not suggested
     return taken | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")]), "TERM": "xterm-256color"} | more
 
 

@@ -29,7 +29,7 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "run": ((f"{PROGRAMS}:hello", "Ann", "--id", "h"), r"\Ahello Ann\n\Z", r"h: succeeded", r"h: succeeded\nhello Ann"),
     "runs": ((), rf"loop +succeeded .*{ISO}  chat, prod  a chat about tea", r"\A\Z", r"loop .* (?:now|ago) +chat, prod  a chat"),
     "show": (("loop",), rf"loop@6 +manual  {ISO}  add#5 +turn 6", r"\A\Z", r"loop@3 .* half +turn 3"),
-    "log": (("done",), rf"{ISO}  ✓ price#1  attempt 2  ", r"\A\Z", r"\d\d:\d\d:\d\d\.\d{3}  ✓ price#1  attempt 2  "),
+    "log": (("done",), rf"{ISO}  ✓ price#1  attempt 2  ", r"\A\Z", r"\d\d:\d\d:\d\d  ✓ price#1  attempt 2  "),
     "state": (("loop@2", "messages[1].content"), r'\A"message 2"\n\Z', r"\A\Z", r'\A"message 2"\n\Z'),
     "diff": (("loop@3", "alternative"), r'\A~ topic: "tea" -> "coffee"\n\Z', r"\A\Z", r'~ topic: "tea" -> "coffee"'),
     "blame": (
@@ -83,6 +83,13 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "migrate": ((), r"\A\Z", r"The store already has format \d+, the one of this version", r"the one of this version"),
     "config": (("show", "store"), r"store ", r"\A\Z", r"store "),
     "completion": (("bash",), r"_everstep_completion", r"To install it permanently: eval", r"_everstep_completion"),
+    "help": (("runs",), r"\AUsage: everstep runs ", r"\A\Z", r"\AUsage: everstep runs "),
+    "inbox": ((), rf'waits +boss +Spend 30\? +"yes" \| "no" +{ISO}', r"\A\Z", r"To answer: everstep answer waits boss yes"),
+    "events": (("-n", "3"), rf"{ISO}  {LONG[1]}  ■ succeeded", r"\A\Z", rf"\d\d:\d\d:\d\d  {LONG[1]}  ■ succeeded"),
+    "delete": (("broken", "--yes"), r"\A\Z", r"\ADeleted 1 run\. Run `everstep gc`", r"Deleted 1 run\."),
+    "skip": (("broken", "look", "milk"), r"\A\Z", r"Step look will be skipped\. To continue: everstep resume broken", r"will be skipped"),
+    "retry": (("broken",), r"\A\Z", r"Step look#0 will be called again\. To continue: everstep resume", r"called again"),
+    "wake": (IMPORT, r"\A\Z", r"\ANo run is due\.\n\Z", r"No run is due\."),
     "explain": (("E301",), r"\AE301 LeaseHeld: Another writer has the run open\.", r"\A\Z", r"E301 LeaseHeld"),
 }
 ENDS = {"resume": 1, "doctor": 6}

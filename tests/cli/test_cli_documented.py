@@ -16,7 +16,7 @@ from cli_helpers import DOCUMENT, PROGRAMS, Shop, environment
 
 import everstep.cli
 from everstep.cli import exit_codes
-from everstep.cli.app import _COMMON
+from everstep.cli.common import OPTIONS
 from everstep.cli.main import COMMANDS, group
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def commands(name: str) -> list[click.Command]:
 
 def common() -> set[str]:
     made: Any = lambda: None  # noqa: E731
-    for option in _COMMON:
+    for option in OPTIONS:
         made = option(made)
     return {name for option in made.__click_params__ for name in option.opts}
 
@@ -78,7 +78,7 @@ def test_no_option_is_explained_that_is_not_there(name: str) -> None:
     known = {spelling for command in commands(name) for option in own_options(command) for spelling in option.opts}
     assert set(re.findall(r"`(--?[a-z][\w-]*)", first_cells(of(name)))) <= known | common()
     for spelling in re.findall(rf"`everstep {name} (--[\w-]+)`", TEXT):
-        assert spelling in known | common()
+        assert spelling in known | common() | {"--help"}
 
 
 def test_the_options_of_every_command_are_explained_once() -> None:
@@ -120,6 +120,7 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("show", "run", ("show", "broken"), 0),
     ("show", "run", ("show", "loop"), 0),
     ("log", "log", ("log", "done"), 0),
+    ("events", "events", ("events", "-n", "5"), 0),
     ("log", "graph", ("log", "done", "--graph", "dot"), 0),
     ("state", "state", ("state", "loop", "messages[0]"), 0),
     ("diff", "diff", ("diff", "loop@1", "loop@2"), 0),
@@ -128,7 +129,13 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("bisect", "bisect", ("bisect", "loop", "--when", "total > 1000"), 3),
     ("stats", "stats", ("stats",), 0),
     ("resume", "can_resume", ("resume", "waits", "--check"), 6),
+    ("wake", "wake", ("wake", *IMPORT), 0),
+    ("inbox", "inbox", ("inbox",), 0),
     ("answer", "answer", ("answer", "waits", "boss", "yes"), 0),
+    ("retry", "retry", ("retry", "broken"), 0),
+    ("skip", "skip", ("skip", "broken", "look", "1"), 0),
+    ("delete", "delete", ("delete", "broken", "--yes"), 0),
+    ("help", "help", ("help", "config", "validate"), 0),
     ("pause", "pause", ("pause", "waits"), 0),
     ("cancel", "cancel", ("cancel", "waits"), 0),
     ("enqueue", "enqueued", ("enqueue", "hello", *IMPORT), 0),
@@ -148,6 +155,8 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
 SHAPES: list[tuple[str, str, tuple[str, ...]]] = [
     ("run", "fork", ("fork", "loop", "new")),
     ("schedule", "schedule", ("schedule", "daily", "hello", "name=Ann", "--cron", "0 0 * * *", *IMPORT)),
+    ("step", "step", ("show", "broken", "look")),
+    ("step", "step", ("show", "done", "price#1")),
     ("checkpoint", "checkpoint", ("show", "loop@3")),
     ("checkpoint", "checkpoint", ("tag", "loop@3", "t")),
     ("checkpoint", "checkpoint", ("checkpoint", "new", "--state", "s.json")),
@@ -318,7 +327,7 @@ def test_every_kind_is_compared_with_the_document() -> None:
 
 NOISE = [
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"), (r"\d+(\.\d+)? (ms|s|KB|MB|B)\b", "<size>"), (r"\b[0-9a-f]{64}\b", "<digest>"),
-    (r'worker "[^"]*"', "<worker>"), (r"\d+(\.\d+)? times as much", "<times>"), (r"[ \t]+", " "),
+    (r'worker "[^"]*"', "<worker>"), (r"worker +\S+:\d+", "<worker>"), (r"\d+(\.\d+)? times as much", "<times>"), (r"[ \t]+", " "),
     (r'"w-\w+"', '"<worker>"'), (r'"seconds": [\d.]+', '"seconds": <seconds>'),
 ]  # fmt: skip
 
@@ -348,4 +357,17 @@ def test_every_example_prints_what_it_says(empty: Shop) -> None:
 
 def test_every_command_but_a_few_has_an_example() -> None:
     shown = set(re.findall(r"^\$ (?:.*\| )?everstep (\w+)", TEXT, re.MULTILINE))
-    assert set(COMMANDS) - shown <= {"demo", "shell", "pause", "cancel", "gc", "repair", "doctor", "config", "completion"}
+    assert set(COMMANDS) - shown <= {
+        "demo",
+        "shell",
+        "pause",
+        "cancel",
+        "gc",
+        "repair",
+        "doctor",
+        "config",
+        "completion",
+        "retry",
+        "skip",
+        "help",
+    }

@@ -178,7 +178,7 @@ def test_a_hundred_and_thirty_is_for_a_run_that_was_interrupted_and_it_goes_on_l
     assert b"Traceback" not in err
     steps = [e for e in shop.json("log", "slow", "--all")["events"] if e["name"] == "step_succeeded"]
     assert len(steps) == 1  # the step that ran was finished, and kept
-    assert shop.json("show", "slow")["run"]["status"] == "running"
+    assert shop.json("show", "slow")["run"]["status"] == "interrupted"
 
 
 def test_a_hundred_and_thirty_is_for_a_command_that_was_interrupted(shop: Shop) -> None:
@@ -233,8 +233,12 @@ def test_an_error_is_json_on_stderr_if_json_was_asked_for(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("args", "message", "remedy"),
     [
-        (("shw",), "No such command 'shw'. Did you mean show?", "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)"),
-        (("show",), "Missing argument 'REF'.", "Usage: everstep show [OPTIONS] REF (more: `everstep show --help`)"),
+        (
+            ("shw",),
+            "No such command 'shw'. Did you mean `everstep show`?",
+            "Usage: everstep [OPTIONS] [COMMAND] [ARGS]... (more: `everstep --help`)",
+        ),
+        (("show",), "Missing argument 'REF'.", "Usage: everstep show [OPTIONS] REF [STEP] (more: `everstep show --help`)"),
         (
             ("runs", "-n", "x"),
             "Invalid value for '--limit' / '-n': 'x' is not",

@@ -12,25 +12,26 @@ TWICE = {"$dict": [[1, "a"], [1, "b"]]}
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        (["--store", "x y", "cancel"], "everstep cancel --store 'x y' RUN"),
-        (["-s", "x", "resume", "r"], "everstep resume -s x r"),
-        (["--quiet", "--store=x", "runs"], "everstep runs --quiet --store=x"),
+        (["--reason", "x y", "cancel", "r"], "everstep cancel --reason 'x y' r"),
+        (["--import", "x", "resume", "r"], "everstep resume --import x r"),
+        (["--quiet", "--status=failed", "runs"], "everstep runs --quiet --status=failed"),
+        (["--when", "a > 1", "bisect"], "everstep bisect --when 'a > 1' RUN"),
     ],
 )
 def test_F6_an_option_before_its_command_gets_a_hint_that_can_be_typed(shop: Shop, typed: list[str], hint: str) -> None:
     said = shop.call(*typed)
     assert said.code == 2
-    assert f"hint: Options come after the command: `{hint}`." in said.err
+    assert f"hint: Options of a command come after its name: `{hint}`." in said.err
 
 
 def test_F6_the_hint_repeats_no_password(shop: Shop) -> None:
-    said = shop.call("--store", "postgresql://ann:hunter2hunter2@db/x", "cancel")
-    assert "Options come after the command" in said.err
+    said = shop.call("--when", "1", "--store", "postgresql://ann:hunter2hunter2@db/x", "bisect")
+    assert "Options of a command come after its name" in said.err
     assert "hunter2" not in said.err
 
 
 def test_F6_other_mistakes_keep_their_hint(shop: Shop) -> None:
-    for typed in (["--nope", "cancel"], ["--store", "x"], ["cancel"], ["cancel", "--nope"]):
+    for typed in (["--nope", "cancel"], ["--store", "x", "--nope"], ["cancel"], ["cancel", "--nope"]):
         said = shop.call(*typed)
         assert said.code == 2
         assert "(more: `" in said.err

@@ -77,7 +77,7 @@ def test_a_run_that_failed_is_resumed_as_it_is_said(flows: Shop) -> None:
 def test_a_run_that_is_answered_or_forked_is_resumed_as_it_is_said(flows: Shop) -> None:
     asked = flows.pipe("run", "flows.py:asks", "--id", "a").ok()
     answered = typed(flows, asked.err, r"\n  (everstep answer a boss VALUE)\n", VALUE="yes").ok()
-    assert typed(flows, answered.err, r"To continue: (everstep resume a --import MODULE)", MODULE="flows.py").ok().out == "yes\n"
+    assert typed(flows, answered.err, r"To continue: (everstep resume a --import flows.py)").ok().out == "yes\n"
 
 
 def test_a_gate_is_answered_anew_on_a_fork(flows: Shop) -> None:
@@ -141,7 +141,9 @@ def test_a_timer_and_an_interruption_have_names_in_the_log(flows: Shop) -> None:
         ("store.answer(run_id, gate, value)", "`everstep answer RUN GATE VALUE`"),
         ("store.events(run=run_id)", "`everstep log RUN`"),
         ("store.load(ref)", "`everstep state REF`"),
-        ("store.skip(run_id, step, result)", "store.skip(run_id, step, result)"),
+        ("store.skip(run_id, step, result)", "`everstep skip RUN STEP RESULT`"),
+        ("store.step(run_id, address)", "`everstep show RUN STEP`"),
+        ("store.budget(run_id)", "store.budget(run_id)"),
     ],
 )
 def test_calls_in_a_remedy_are_commands(remedy: str, words: str) -> None:
@@ -207,8 +209,8 @@ def test_a_list_says_which_runs_are_open_and_which_nobody_drives(flows: Shop) ->
         assert "left" in flows.terminal("runs").out
         assert "* a process has the run open" in flows.terminal("runs").out
         store.keeper.release(row)
-        assert "1 run is marked running but its process has died. To continue: everstep resume left" in flows.terminal("runs").out
-        assert "has died" not in flows.pipe("runs").err
+        assert "left was interrupted. To continue, run the program that opens it." in flows.terminal("runs").out
+        assert "interrupted" not in flows.pipe("runs").err
 
 
 def test_a_command_to_type_holds_what_a_shell_needs_and_a_traceback_holds_nothing_that_a_terminal_obeys(flows: Shop) -> None:

@@ -190,7 +190,7 @@ def test_every_command_has_help(name: str, shop: Shop) -> None:
 def test_an_unknown_command_is_answered_with_those_that_look_alike(shop: Shop) -> None:
     called = shop.call("rnus")
     assert called.code == 2
-    assert "Did you mean runs?" in called.err
+    assert "Did you mean `everstep runs`?" in called.err
     assert "Did you mean" not in shop.call("xyzzy").err
 
 
@@ -213,21 +213,6 @@ def test_signs_that_an_old_locale_lacks_are_escaped(shop: Shop) -> None:
     called = shop.pipe("log", "done", PYTHONIOENCODING="ascii").ok()
     assert "\\u2713 price#0" in called.out
     assert called.out.isascii()
-
-
-def test_a_bar_is_drawn_for_what_takes_long_and_only_on_a_terminal(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    from io import StringIO
-
-    from everstep.cli.draw import output
-
-    stream = StringIO()
-    monkeypatch.setattr(output, "_PATIENCE", -1.0)
-    with output.Progress("looking", stream, shown=True) as progress:
-        progress._updated = 0.0
-        progress(1, 2)
-    assert "looking [████████████············]  50%" in stream.getvalue()
-    assert stream.getvalue().endswith("\r\x1b[K")
-    assert "[" not in shop.pipe("verify").err
 
 
 @given(st.lists(st.one_of(st.text(max_size=8), st.integers(-3, 1000)), max_size=5))

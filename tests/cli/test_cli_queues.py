@@ -59,7 +59,7 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
         ((f"{PROGRAMS}:nothing",), "has no 'nothing'"),
         (("nowhere.py:flow",), "nowhere.py' does not exist [E104]"),
         (("hello", "queue=x", *IMPORT), "the argument 'queue' cannot be given by name"),
-        (("hello", "--queue", "a b", *IMPORT), "invalid name of a queue"),
+        (("hello", "--queue", "a b", *IMPORT), "invalid queue name"),
         (("hello", "--delay", "soon", *IMPORT), "must be a time span such as 30s, 15min, 2h, 3d or 1w, got 'soon'"),
         (("hello", "--priority", "9999999999", *IMPORT), "priority must be an integer from -2,147,483,648 to 2,147,483,647"),
         (("hello", "--id", "a b", *IMPORT), "a b"),

@@ -129,6 +129,25 @@ def test_the_fork_decided_otherwise_and_shares_what_came_before(played: Played, 
     assert forked.answer == store.load(FORK)["answer"] != played.figures.compared.answer
 
 
+def test_stats_agree_with_what_the_demo_said(played: Played) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "everstep", "stats", "--json", "-s", str(played.path)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    found, figures = json.loads(done.stdout)["data"], played.figures
+    executed = figures.killed.steps_on_disk + figures.resumed.steps_run + figures.forked.steps_run
+    undisturbed = figures.killed.steps_on_disk + figures.resumed.steps_run
+    assert found["steps"]["count"] == executed + undisturbed
+    assert found["checkpoints"] == figures.sizes.checkpoints
+    assert found["store"]["record_bytes"] + found["store"]["chunk_bytes"] == figures.sizes.stored
+    assert found["resumes"] == {"runs": 1, "succeeded": 1}
+    assert found["statuses"] == {"succeeded": 3}
+    assert f"{figures.sizes.checkpoints} checkpoints, each in full" in played.text
+
+
 def test_the_bytes_are_counted_and_less_than_full_copies(played: Played, store: everstep.Store) -> None:
     sizes = played.figures.sizes
     states = [store.load(one.ref) for run in store.runs() for one in store.checkpoints(run.id, limit=None)]

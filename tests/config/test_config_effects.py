@@ -16,6 +16,7 @@ import everstep
 from everstep.codec.frame import Framer
 from everstep.config.keys import KEYS
 from everstep.config.settings import load
+from everstep.config.workflow_files import expanded
 from everstep.errors import Interrupted, InvalidArgument, InvalidConfig
 
 TEXT = "a text that can be made much smaller " * 100
@@ -160,6 +161,19 @@ def test_imports_are_named_for_the_command_line_and_not_imported_by_open() -> No
         Path("imported_by_nobody.py").write_text("")
         assert load(environ={})["imports"] == ["imported_by_nobody"]
         assert "imported_by_nobody" not in sys.modules
+
+
+def test_workflows_are_files_beside_the_configuration_and_not_loaded_by_open() -> None:
+    with opened('store = "memory://"\nworkflows = ["flows/**/*.yaml", "loaded_by_nobody.py"]\n'):
+        Path("flows/deep").mkdir(parents=True)
+        Path("flows/deep/a.yaml").write_text("this is not a workflow")
+        Path("loaded_by_nobody.py").write_text("")
+        found = expanded(load(environ={})["workflows"])
+        assert [Path(file).relative_to(Path.cwd()).as_posix() for file in found] == ["flows/deep/a.yaml", "loaded_by_nobody.py"]
+        assert "loaded_by_nobody" not in sys.modules
+        Path("loaded_by_nobody.py").unlink()
+        with pytest.raises(InvalidConfig, match=r"loaded_by_nobody\.py', which does not exist"):
+            expanded(load(environ={})["workflows"])
 
 
 def test_hooks() -> None:

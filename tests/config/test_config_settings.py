@@ -40,6 +40,7 @@ GOOD: dict[str, tuple[str, str, Any]] = {
     "protect": ('["gold"]', "gold", ["gold"]),
     "lease_seconds": ("12.5", "12.5", 12.5),
     "imports": ('["shop.flows"]', "shop.flows", ["shop.flows"]),
+    "workflows": ('["flows/*.yaml", "shop.py"]', "flows/*.yaml,shop.py", ["flows/*.yaml", "shop.py"]),
     "hooks": (
         '[{ event = "error", call = "a.b:c" }]',
         "error=a.b:c",
@@ -77,6 +78,7 @@ BAD: dict[str, list[str]] = {
     "protect": ['"gold"', '["a b"]', "[1]"],
     "lease_seconds": ["0", "100000", "true", "nan"],
     "imports": ['["a-b"]', '["os; x"]', '"os"', '["a..b"]'],
+    "workflows": ['"flows/*.yaml"', '["flows"]', "[1]", '["flows/*.toml"]'],
     "hooks": ["1", "[1]", '[{ event = "error" }]', '[{ event = "no", call = "a:b" }]', '[{ event = "error", call = "a b" }]',
               '[{ event = "error", call = "a:b", timeout = 0 }]', '[{ event = "error", call = "a:b", priority = 1.5 }]',
               '[{ event = "error", call = "a:b", more = 1 }]'],
@@ -112,7 +114,7 @@ def test_a_key_can_be_set_by_file_environment_and_argument(name: str) -> None:
     in_file, in_environment, value = GOOD[name]
     put(written(name, in_file))
     key = KEYS[name]
-    expected = str(Path.cwd() / value) if name == "store" else value
+    expected = str(Path.cwd() / value) if name == "store" else [str(Path.cwd() / one) for one in value] if name == "workflows" else value
     assert load(environ={}).values[name] == (expected, "everstep.toml:4")
     assert load(environ={key.variable: in_environment}).values[name] == (value, f"environment {key.variable}")
     assert load(environ={}, arguments={name: value}).values[name] == (value, "argument")

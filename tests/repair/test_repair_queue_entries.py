@@ -11,6 +11,7 @@ import pytest
 import everstep
 from everstep.backends.contract.queues import LIMITS, Limits, QueueEntry, Task
 from everstep.records import Status
+from everstep.store.store import first_commit
 from everstep.testing.queued import beginning, ending, enqueue, message, take
 from everstep.testing.rows import new_worker
 
@@ -119,7 +120,7 @@ def test_a_task_that_makes_no_sense_is_none(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with everstep.open(path) as store:
         for n, task in enumerate(tasks):
-            store.backend.commit(store.first_commit(f"r{n}", {}, {"task": task}, ()))
+            store.backend.commit(first_commit(store, f"r{n}", {}, {"task": task}, ()))
         assert store.verify("full").ok
     assert everstep.repair(path, tmp_path / "new.db").ok
     with everstep.open(tmp_path / "new.db") as store:

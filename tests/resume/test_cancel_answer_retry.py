@@ -481,7 +481,7 @@ def test_the_gates_of_a_cancelled_run_are_not_open(store: everstep.Store) -> Non
     store.cancel("r")
     (gate,) = store.gates(run)
     assert (gate.open, gate.cancelled, gate.answered) == (False, True, False)
-    with pytest.raises(NotFound, match="is cancelled and has no open gate"):
+    with pytest.raises(NotFound, match="was cancelled and has no open gate"):
         store.answer(run, "ok", 1)
 
 

@@ -520,7 +520,7 @@ OWN_INPUT = [row for row in TABLE if not re.search("child|mapped|inner|inside", 
 
 @pytest.mark.parametrize("row", OWN_INPUT, ids=shown)
 def test_table_changed_code_is_refused_and_calls_nothing(row: Row) -> None:
-    """The new code gives each step another input. The run fails, no handler makes a step of that, and the old code finishes the run."""
+    """The new code gives each step a different input. The run fails, no handler starts a step then, and the old code finishes the run."""
     world.broken = row.broken
     for kill in killed_in_the_first_attempt(row):
         world.calls, world.version = list(kill.calls), 2

@@ -348,7 +348,7 @@ with many_bases(), everstep.open({path!r}) as store, store.run({name!r}, state={
 def test_writers_in_other_processes(tmp_path: Path) -> None:
     path = str(tmp_path / "s.db")
     store = everstep.open(path)
-    programs = [WRITER.format(tests=str(Path(__file__).parent), name=f"p{n}", path=path, turns=150) for n in range(2)]
+    programs = [WRITER.format(tests=str(Path(__file__).parents[1]), name=f"p{n}", path=path, turns=150) for n in range(2)]
     writers = [warm.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for program in programs]
     for writer in writers:
         assert writer.stdout is not None

@@ -238,7 +238,7 @@ def test_equal_policies_are_equal_however_they_are_written() -> None:
 @pytest.mark.parametrize(("given", "words"), [
     ({"keep_last": 0}, "got 0"), ({"keep_last": True}, "got True"), ({"keep_last": 1.5}, "got 1.5"), ({"keep_last": 2**64}, "got 1844"),
     ({"keep_daily": -1}, "keep_daily must be an integer of at least 1, got -1"), ({"keep_weekly": "7"}, "got '7'"), ({"minimum": 0}, "minimum must be an integer of at least 1, got 0"), ({"max_bytes": -1}, "max_bytes must be an integer of at least 0, got -1"),
-    ({"keep_within": -1}, "got -1"), ({"keep_within": float("nan")}, "got nan"), ({"keep_within": 1e300}, "got 1e+300"), ({"keep_within": "30d"}, "got '30d'"),
+    ({"keep_within": -1}, "got -1"), ({"keep_within": float("nan")}, "got nan"), ({"keep_within": 1e300}, "got 1e+300"), ({"keep_within": "30x"}, "got '30x'"),
     ({"keep_within": True}, "got True"), ({"keep_tagged": 7}, "keep_tagged must be a tag or a list of them, got 7"), ({"keep_tagged": ["a b"]}, "invalid tag 'a b'"), ({"keep_kinds": ["daily"]}, "got 'daily'"),
     ({"keep_kinds": 3}, "keep_kinds must be a kind of checkpoint or a list of them, got 3"), ({"completed": "none"}, "got 'none'"), ({"completed": None}, "got None"), ({"completed": "delete"}, "needs keep_within"),
     ({"keep": 3}, "no field 'keep'"), ({7: 3}, "no field 7"), (None, "got None"), ([], "got []"),

@@ -61,5 +61,5 @@ def test_a_run_that_is_cancelled_while_it_is_opened_stops_at_its_next_step(store
 def test_a_cancelled_run_is_refused_as_one_that_cannot_run(store: everstep.Store) -> None:
     fail(store)
     store.cancel("r", "enough")
-    with pytest.raises(everstep.errors.IllegalTransition, match="has the status cancelled and cannot become running"), store.run("r"):
+    with pytest.raises(everstep.errors.IllegalTransition, match="is cancelled and cannot change to running"), store.run("r"):
         pass

@@ -18,7 +18,7 @@ from everstep.backends.contract.core import Commit, Committed
 from everstep.codec.values import encode
 from everstep.errors import Damaged, InvalidArgument, RunExists, StepTimeout, StoreFull, Waiting
 from everstep.records import Message
-from everstep.runtime.engine import journal_writer
+from everstep.runtime.engine import journal_writer, opening
 from everstep.runtime.engine.journal_writer import JournalWriter
 from everstep.runtime.run import attempt_of
 from everstep.runtime.steps.in_thread import InThread
@@ -430,7 +430,7 @@ def test_two_that_start_an_id_at_once_with_different_inputs_do_not_both_have_it(
     def echo(value: int) -> int:
         return value
 
-    real, other = store.first_commit, [True]
+    real, other = opening.first_commit, [True]
 
     def first_commit(*args: Any, **kwargs: Any) -> Any:
         if other:
@@ -438,7 +438,7 @@ def test_two_that_start_an_id_at_once_with_different_inputs_do_not_both_have_it(
             store.start(echo, 1, id="r")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(store, "first_commit", first_commit)
+    monkeypatch.setattr(opening, "first_commit", first_commit)
     with pytest.raises(RunExists):
         store.start(echo, 2, id="r")
     assert store.resume("r").result == 1

@@ -251,7 +251,9 @@ def test_options_of_the_decorator_are_used_and_those_of_the_call_go_before_them(
     assert addresses(store, "r") == ["flaky#0"] * 3 + ["flaky#1"]
 
 
-@pytest.mark.parametrize("bad", [{"retry": 3}, {"timeout": 0}, {"timeout": -1}, {"timeout": "5"}, {"name": "a/b"}])
+@pytest.mark.parametrize(
+    "bad", [{"retry": 0}, {"retry": "3"}, {"retry": True}, {"timeout": 0}, {"timeout": -1}, {"timeout": "5"}, {"name": "a/b"}]
+)
 def test_options_that_make_no_sense_are_refused_when_the_step_is_made(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         everstep.step(**bad)(double)

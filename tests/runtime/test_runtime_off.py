@@ -129,7 +129,10 @@ def _same_shape(real: Any, off: Any, kind: type, off_kind: type) -> None:
     """Every public name of a handle that records exists on one that doesn't, with the same parameters, and awaited where that is."""
     for name in _public(kind) - {"enter", "leave"}:
         assert hasattr(off, name), f"{off_kind.__name__} has no {name}"
-        found, other = inspect.getattr_static(kind, name), inspect.getattr_static(off_kind, name, None)
+        found, other = (
+            inspect.getattr_static(kind, name),
+            inspect.getattr_static(off_kind, name, inspect.getattr_static(OffRun, name, None)),
+        )
         if not inspect.isfunction(found):
             continue
         assert inspect.isfunction(other), name

@@ -88,7 +88,7 @@ def test_another_input_or_another_workflow_under_a_taken_id_is_refused(store: ev
     @d.workflow
     async def other(x: int) -> None: ...
 
-    with pytest.raises(RunExists, match="another input"):
+    with pytest.raises(RunExists, match="a different input"):
         store.start(flow, 2, id="r")
     with pytest.raises(RunExists, match="counting"):
         store.start(other, 1, id="r")

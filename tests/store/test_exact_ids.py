@@ -15,7 +15,7 @@ import pytest
 
 import everstep
 from everstep.errors import InvalidArgument, NotFound
-from everstep.runtime.aio import AsyncStore
+from everstep.runtime.lines.async_line import AsyncLine
 from everstep.runtime.lines.line import Line
 
 STORED = "order-12"
@@ -27,7 +27,7 @@ MAKES_A_RUN = ("id",)
 # What else the callables take. A new parameter belongs here only if it can't name a run.
 OTHER: dict[str, Any] = {
     "gate": "boss", "value": "yes", "step": "price", "path": ["total"], "name": "t", "retention": {"keep_last": 1}, "cron": "* * * * *",
-    "event": "after_step", "queue": "default", "numbers": [1],
+    "event": "after_step", "queue": "default", "numbers": [1], "address": "price#0",
 }  # fmt: skip
 IGNORED = frozenset((
     "self", "args", "kwargs", "filters", "options", "accept", "after", "all_checkpoints", "anyway", "at", "budget", "by", "compact", "concurrency",
@@ -36,8 +36,6 @@ IGNORED = frozenset((
     "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone", "number", "prefix",
     "first", "last", "newest_first", "shared",
 ))  # fmt: skip
-# Seams between layers: they take rows, runs and objects, never names of runs.
-NOT_FOR_CALLERS = ("commit", "first_commit", "fork_before", "saver", "follow", "at_close", "frame_with", "set_redaction", "change_policy")
 
 
 @everstep.step
@@ -75,7 +73,7 @@ def fingerprint(store: everstep.Store) -> Any:
 
 def methods() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, method in inspect.getmembers(everstep.Store, inspect.isfunction):
-        if not name.startswith("_") and name not in NOT_FOR_CALLERS:
+        if not name.startswith("_"):
             yield name, method
 
 
@@ -162,7 +160,7 @@ def test_no_call_in_code_takes_a_name_for_another_run(store: everstep.Store) -> 
 
 def test_no_awaited_call_takes_a_name_for_another_run(store: everstep.Store) -> None:
     fill(store)
-    wrapped = AsyncStore(store, store.run, store.start, store.resume, store.wait, store.line)
+    wrapped = everstep.AsyncStore(store)
 
     def call(name: str, args: list[Any], named: dict[str, Any]) -> Any:
         async def there() -> Any:
@@ -170,7 +168,10 @@ def test_no_awaited_call_takes_a_name_for_another_run(store: everstep.Store) -> 
             if isinstance(found, everstep.Run):
                 async with found:
                     return None
-            return await found if inspect.isawaitable(found) else found
+            made = await found if inspect.isawaitable(found) else found
+            if isinstance(made, AsyncLine):
+                await made.checkpoint()
+            return made
 
         return asyncio.run(there())
 

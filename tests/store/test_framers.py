@@ -22,6 +22,7 @@ from everstep.store import lookup
 from everstep.store.repair.repair import repair_sealed
 from everstep.store.retention import plan
 from everstep.store.retention.retention import Retention
+from everstep.store.store import frame_with
 
 SOURCE = Path(everstep.__file__).parent
 SCRAMBLED, KEY = 8, b"\0\0\0\x07"
@@ -81,7 +82,7 @@ def path(tmp_path: Path) -> Path:
 
 def opened(path: Path | str) -> everstep.Store:
     store = everstep.open(path)
-    store.frame_with(Scrambling())
+    frame_with(store, Scrambling())
     return store
 
 
@@ -230,5 +231,5 @@ def test_nothing_but_the_framer_makes_or_opens_a_frame() -> None:
 def test_a_store_gives_its_framer_to_everything_that_reads_through_its_backend() -> None:
     with everstep.open("memory://") as store:
         assert store.backend.framer is store.framer
-        store.frame_with(other := Scrambling())
+        frame_with(store, other := Scrambling())
         assert store.backend.framer is store.framer is other

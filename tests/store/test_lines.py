@@ -458,12 +458,13 @@ def test_async_lines_do_the_same(places: Any) -> None:
 
 def test_saves_of_many_async_lines_share_commits(places: Any) -> None:
     async def main() -> int:
-        async with places.open() as store:
+        plain = places.open()
+        async with plain as store:
             lines = [await store.line(f"r{n}") for n in range(50)]
             await asyncio.gather(*(line.checkpoint() for line in lines))
-            before: int = store.backend.manifest().writes
+            before: int = plain.backend.manifest().writes
             await asyncio.gather(*(line.checkpoint() for line in lines))
-            return int(store.backend.manifest().writes - before)
+            return int(plain.backend.manifest().writes - before)
 
     if places.kind == "sqlite":
         assert asyncio.run(main()) < 25

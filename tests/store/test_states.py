@@ -1,5 +1,6 @@
 """Many states in one walk: the same states that loading them one by one gives, each a value of its own unless they may share."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -126,3 +127,17 @@ def test_a_run_that_is_deleted_in_the_middle_is_reported(places: Any) -> None:
     store.delete("r")
     with pytest.raises(RunDeleted):
         list(walk)
+
+
+def test_an_async_walk_gives_the_same_states(places: Any) -> None:
+    store = places.open()
+    filled(store, 40)
+
+    async def main() -> None:
+        async with places.open() as awaited:
+            found = [(made.number, state) async for made, state in await awaited.states("r", first=3, newest_first=False)]
+            assert found == [(made.number, state) for made, state in store.states("r", first=3, newest_first=False)]
+            with pytest.raises(NotFound):
+                await awaited.states("absent")
+
+    asyncio.run(main())

@@ -251,10 +251,10 @@ def test_a_run_is_usable_only_inside_its_block(store: everstep.Store) -> None:
         run.checkpoint()
         with pytest.raises(InvalidArgument):
             run.__enter__()
-    for use in (lambda: run.state, lambda: run.checkpoint(), lambda: run.flush(), lambda: run.number):
+    for use in (lambda: run.checkpoint(), lambda: run.flush(), lambda: run.step("s", int)):
         with pytest.raises(RunClosed):
             use()
-    assert run.id == "r"
+    assert (run.id, run.state, run.number) == ("r", {}, 1)  # they can still be read
 
 
 def test_a_run_open_in_this_store_cannot_be_opened_again(store: everstep.Store) -> None:
@@ -287,7 +287,7 @@ def test_notes_tags_and_metadata_of_a_checkpoint(store: everstep.Store) -> None:
 
 @pytest.mark.parametrize(("arguments", "words"), [
     ({"note": 5}, "note must be a string, got 5"), ({"note": "x" * 10_001}, "at most 10,000 characters"), ({"note": "a\x00b"}, "NUL"), ({"note": "\ud800"}, "surrogate"),
-    ({"tags": ["1"]}, "invalid tag"), ({"tags": ["a b"]}, "invalid tag"), ({"tags": [5]}, "invalid tag"), ({"meta": {"a": [1]}}, "JSON scalars"), ({"meta": {1: "a"}}, "text keys"),
+    ({"tags": ["1"]}, "invalid tag"), ({"tags": ["a b"]}, "invalid tag"), ({"tags": [5]}, "invalid tag"), ({"meta": {"a": [1]}}, "JSON scalars"), ({"meta": {1: "a"}}, "strings as keys"),
     ({"meta": {"a": float("nan")}}, "must be a finite number"), ({"meta": {"a": 2**64}}, "64 bits"), ({"meta": {"a": "\ud800"}}, "surrogate"), ({"meta": {"a": b"x"}}, "JSON scalars"),
 ])  # fmt: skip
 def test_labels_that_make_no_sense_are_refused_and_nothing_is_written(store: everstep.Store, arguments: dict[str, Any], words: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 import everstep
 from everstep.codec.kinds import _by_name, _by_type
 from everstep.errors import InvalidArgument, NotFound, RunBusy, TypeConflict
+from everstep.runtime.engine import journal_writer
 
 
 @pytest.mark.parametrize("label", ["workflow", "session"])
@@ -103,14 +104,14 @@ def test_a_failed_run_tells_why(store: everstep.Store) -> None:
 def test_two_threads_in_one_handle_are_told_so(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.run("r", state={"n": 0}) as run:
         inside, resume = threading.Event(), threading.Event()
-        build = type(store).commit
+        build = journal_writer.checkpoint_commit
 
         def slow(*args: Any) -> Any:
             inside.set()
             resume.wait(10)
             return build(*args)
 
-        monkeypatch.setattr(type(store), "commit", slow)
+        monkeypatch.setattr(journal_writer, "checkpoint_commit", slow)
         other = threading.Thread(target=run.checkpoint)
         other.start()
         assert inside.wait(10)

@@ -100,7 +100,7 @@ def test_a_run_with_its_checkpoints_gates_forks_and_queue_entry(store: everstep.
     assert [one.number for one in found.checkpoints] == [4, 3]
     assert [(one.id, one.parent_checkpoint, one.origin) for one in found.forks] == [("f", 2, "from r@2")]
     assert (found.gates, found.queue_entry, found.task) == ((), None, None)
-    assert list(to_json(found)) == ["run", "checkpoints", "gates", "forks", "queue_entry"]
+    assert list(to_json(found)) == ["run", "checkpoints", "gates", "forks", "queue_entry", "input", "result"]
     with pytest.raises(Waiting), store.run("g") as opened:
         opened.gate("ok", choices=["yes", "no"])
     [gate] = run.detail(store, mask, "g").gates

@@ -11,7 +11,7 @@ import pytest
 import everstep
 from everstep.errors import Waiting
 from everstep.redact import Redactor
-from everstep.views import graph, health, journal, outcome, queues, run, runs, states, stats
+from everstep.views import graph, health, journal, outcome, queues, run, runs, states, stats, step
 from everstep.views.json import to_json
 from everstep.views.masking import Masking
 
@@ -22,6 +22,11 @@ TEXT = f"call it with {KEY}, please"
 
 def fails() -> None:
     raise ValueError(TEXT)
+
+
+def _fail(opened: everstep.Run) -> None:
+    opened.step("logs in", dict, api_key=WORD, text=TEXT)
+    opened.step("fails", fails)
 
 
 @everstep.workflow(name="vault-flow")
@@ -46,9 +51,9 @@ def vault(store: everstep.Store) -> everstep.Store:
     with store.run("answered") as opened:
         opened.gate("g", ask=TEXT)
     with pytest.raises(ValueError), store.run("failed") as opened:
-        opened.step("fails", fails)
+        _fail(opened)
     store.fork("secret", "fork")
-    store.enqueue(vault_flow, WORD, id="queued", key=KEY, dedupe=KEY)
+    store.enqueue(vault_flow, password=WORD, id="queued", key=KEY, dedupe=KEY)
     store.schedule("nightly", vault_flow, password=WORD, cron="0 3 * * *", key=KEY)
     return store
 
@@ -72,6 +77,10 @@ VIEWS: dict[str, Callable[[everstep.Store, Masking], Any]] = {
     "diff": lambda store, mask: states.diff(store, mask, "secret@1", "secret@2"),
     "blame": lambda store, mask: states.blame(store, mask, "secret", ["api_key"], "api_key"),
     "bisect": lambda store, mask: states.bisect(store, mask, "secret", "always", lambda state: True, False, lambda done, of: None),
+    "outcome": lambda store, mask: outcome.outcome(store, mask, "queued"),
+    "outcome of a failure": lambda store, mask: outcome.outcome(store, mask, "failed"),
+    "step": lambda store, mask: step.step(store, mask, "failed", "logs in"),
+    "failed step": lambda store, mask: step.step(store, mask, "failed", "fails"),
     "queue_entry": lambda store, mask: queues.queue_entry(store, mask, "queued"),
     "schedules": lambda store, mask: queues.schedules(store, mask),
     "queues": lambda store, mask: queues.queues(store),

@@ -54,7 +54,7 @@ def test_every_change_has_its_row_and_every_row_its_test() -> None:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    limits = " ".join(TEXT.partition("## Mistakes and limits")[2].split())
+    limits = " ".join(TEXT.partition("## Errors and limits")[2].split())
     assert (
         f"at most {nodes.MOST_TEXT:,} characters and {nodes.MOST_NODES:,} values, an expression {MOST_TEXT:,} characters and {MOST_DEPTH} levels"
         in limits

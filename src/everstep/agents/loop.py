@@ -23,6 +23,7 @@ from everstep.runtime.steps.retry import Retry
 from everstep.store.refs import verified
 
 if TYPE_CHECKING:
+    from everstep.durations import Duration
     from everstep.records import RunRow
     from everstep.runtime.outcome import Outcome
 
@@ -54,8 +55,8 @@ class AgentLoop:
         approve: Callable[[Action], Any] | None = None,
         max_turns: int = 50,
         budget: Budget | Mapping[str, Any] | None = None,
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: Retry | int | None = None,
+        timeout: Duration | None = None,
         parallel: bool = False,
         cache: Iterable[str] = (),
         errors: Literal["tell", "raise"] = "tell",
@@ -87,7 +88,7 @@ class AgentLoop:
         self.agent, self.model, self.state = agent, model, state
         self.act_sees_state = act is not None and _takes_two(act)
 
-    def run(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome:
+    def run(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome[Any]:
         """Run the agent of this id until it answers or has to wait; a killed agent resumes. Options are passed to `store.run`.
 
         `task` starts a new agent, as the first message. With `follow_up`, a finished agent gets it as the next message of its conversation.
@@ -103,7 +104,7 @@ class AgentLoop:
             error = _of_the_agent(handle, problem)
         return _outcome(store, handle, answer, error)
 
-    async def arun(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome:
+    async def arun(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome[Any]:
         """Run the agent in an asyncio task; `think`, `plan`, `act` and tools may be async functions."""
         from asyncio import to_thread
 
@@ -128,7 +129,7 @@ class AgentLoop:
 
     def _before(
         self, store: Any, id: str | None, task: Any, follow_up: bool, options: dict[str, Any]
-    ) -> tuple[Outcome | None, dict[str, Any]]:
+    ) -> tuple[Outcome[Any] | None, dict[str, Any]]:
         """Return the outcome of an agent that has ended, or else the options to open its run with."""
         row = store.backend.run(check_id(id)) if id is not None else None
         if row is None:
@@ -183,7 +184,7 @@ def _of_the_agent(handle: Any, problem: BaseException) -> BaseException:
     return problem
 
 
-def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
+def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome[Any]:
     from everstep.runtime.outcome import recorded
 
     outcome = recorded(store, verified(row, store.backend.seal))
@@ -191,7 +192,7 @@ def _recorded(store: Any, row: RunRow, answer: Any) -> Outcome:
     return outcome
 
 
-def _outcome(store: Any, handle: Any, answer: Any, error: BaseException | None) -> Outcome:
+def _outcome(store: Any, handle: Any, answer: Any, error: BaseException | None) -> Outcome[Any]:
     from everstep.runtime.outcome import Outcome, recorded
 
     attempt = attempt_if_recorded(handle)

@@ -67,7 +67,7 @@ def _of_package(url: str) -> Any:
     found = {point.value: point for point in entry_points(group=GROUP, name=scheme)}
     if not found:
         raise UnknownBackend(
-            f"no backend supports {scheme}://, got {asked!r}",
+            f"no backend supports the address {asked!r}",
             remedy=f"{UnknownBackend.remedy} Another package can add a backend with an entry point named {scheme!r} in the group {GROUP!r}.",
         )
     if len(found) > 1:

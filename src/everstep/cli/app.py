@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
-from shlex import quote
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from everstep.cli.code import NamedCode
+from everstep.cli.common import NAMES, common, with_common
 from everstep.cli.draw.output import Output, unheard
 from everstep.cli.draw.text import safe
+from everstep.cli.helping import HelpfulCommand
+from everstep.errors import EverstepError
 from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
@@ -24,14 +27,30 @@ if TYPE_CHECKING:
     from everstep.config.settings import Settings
 
 
-class App:
+class App(NamedCode):
     """One invocation of the command line."""
 
-    def __init__(self, store: str | None, as_json: bool, colour: str, quiet: bool, debug: bool, config: str | None):
+    def __init__(
+        self,
+        store: str | None = None,
+        as_json: bool = False,
+        colour: str = "auto",
+        quiet: bool = False,
+        debug: bool = False,
+        config: str | None = None,
+        exact_times: bool = False,
+    ):
         self.url = store
-        self.out = Output(as_json, colour, quiet)
+        self.out = Output(as_json, colour, quiet, exact_times)
         self.debug = debug
         self.config = config
+        self.colour = colour
+        self.opened: str | None = None
+
+    @classmethod
+    def of(cls, ctx: click.Context) -> App:
+        """Return the app of the common options, given before or after the command."""
+        return cls(**{name: common(ctx, name) for name in NAMES})
 
     @functools.cached_property
     def configured(self) -> Settings | None:
@@ -66,8 +85,8 @@ class App:
 
         With `driving`, for commands that execute runs, the hooks of the configuration are active; otherwise they are not even imported.
         """
-        from everstep.backends.registry import is_database
-        from everstep.errors import NotAStore, StoreError
+        from everstep.backends.registry import is_database, shown
+        from everstep.errors import StoreError
 
         check_lasting(self.address)
         if self.configured is not None and not self.configured["enabled"] and not create:
@@ -79,16 +98,12 @@ class App:
             more["wait"] = True  # a worker is often started together with its server
         try:
             store = self._open(create, driving, more)
-        except NotAStore as error:
-            if error.missing:
-                where = "" if self.url is None else f" --store {quote(self.url)}"
-                create_it = (
-                    f"Create its tables: `everstep migrate{where}`" if is_database(self.address) else f"Create one: `everstep init{where}`"
-                )
-                error.remedy = f"{create_it}. Or name another one with --store, or try `everstep demo`."
-            elif not create and error.remedy == NotAStore.remedy:
-                error.remedy = "Name another store with --store, or create one with `everstep init`."
+        except EverstepError as error:
+            from everstep.cli.remedies import mend
+
+            mend(error, self.address, self.url, create)
             raise
+        self.opened = shown(store.url)  # without a password: it is written down
         if self.debug:
             from everstep.store.trace import trace
 
@@ -108,48 +123,26 @@ class App:
         options = {**self.configured.options(), "schedule": "manual"}
         return everstep.open(options.pop("url"), config=False, create=create, **options, **more)
 
-    def imports(self) -> tuple[str, ...]:
-        """Return the modules that the configuration names."""
-        return () if self.configured is None else tuple(self.configured["imports"])
 
-    def import_modules(self, names: tuple[str, ...]) -> None:
-        """Import the modules that define the workflows of this command: only names that the person gave, never one from a store."""
-        from everstep.cli.args.workflow_target import import_module
-
-        with self.out.apart():
-            for name in names:
-                import_module(name)
-
-
-_COMMON: tuple[Callable[[Any], Any], ...] = (
-    click.option("--store", "-s", metavar="URL", help="Path or URL of the store (default: .everstep/store.db in this folder or above)"),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON"),
-    click.option("--color", "colour", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="Use colour (NO_COLOR is honoured)"),
-    click.option("--quiet", "-q", is_flag=True, help="Print only the result, no messages"),
-    click.option("--config", metavar="FILE", help="Configuration file (default: everstep.toml or pyproject.toml in this folder or above)"),
-    click.option("--debug", is_flag=True, help="Print every call to the store with its duration, and tracebacks of errors"),
-)  # fmt: skip
-
-
-def command(name: str, **settings: Any) -> Callable[[Callable[..., int | None]], click.Command]:
-    """Turn a function of an `App` into a command."""
+def command(
+    name: str, groups: Mapping[str, Sequence[str]] | None = None, **settings: Any
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Turn a function of an `App` into a command. `groups` are the headings of its options: names of parameters by heading."""
 
     def wrap(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
-        def call(store: str | None, as_json: bool, colour: str, quiet: bool, config: str | None, debug: bool, **given: Any) -> int:
-            _check_text((store, config, *given.values()))
-            app = App(store, as_json, colour, quiet, debug, config)
-            click.get_current_context().obj = app
+        def call(**given: Any) -> int:
+            ctx = click.get_current_context()
+            own = {name: value for name, value in given.items() if name not in NAMES}
+            app = ctx.obj = App.of(ctx)
+            _check_text((app.url, app.config, *own.values()))
             try:
-                return function(app, **given) or 0
+                return function(app, **own) or 0
             except BrokenPipeError:  # click would report a failure
                 return unheard()
 
-        decorated: Callable[..., int] = call
-        for option in reversed(_COMMON):
-            decorated = option(decorated)
-        made: Any = click.command(name, **settings)
-        return cast(click.Command, made(decorated))
+        made: Any = click.command(name, cls=HelpfulCommand, groups=groups, **settings)
+        return cast(click.Command, made(with_common(call)))
 
     return wrap
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shutil
 import sys
 import traceback
 from shlex import quote
@@ -11,7 +12,7 @@ from shlex import quote
 import click
 
 from everstep.cli import exit_codes
-from everstep.cli.draw.output import FORMAT, unheard
+from everstep.cli.draw.output import FORMAT, folded, unheard
 from everstep.cli.draw.text import safe
 from everstep.errors import EverstepError, Suspended
 from everstep.redact import Redactor
@@ -55,11 +56,19 @@ def _say(message: str, remedy: str, code: str, as_json: bool, difference: str = 
         data = {"code": code, "message": message, "remedy": remedy, **({"difference": difference} if difference else {})}
         sys.stderr.write(dumps({"everstep": FORMAT, "kind": "error", "data": data}) + "\n")
         return
-    sys.stderr.write(f"error: {safe(message, lines=True)} [{code}]\n")
+    sys.stderr.write(f"{_fitted(f'error: {safe(message, lines=True)} [{code}]')}\n")
     if difference:
         sys.stderr.write(f"{safe(difference, lines=True)}\n")
     if remedy:
-        sys.stderr.write(f"hint: {safe(remedy, lines=True)}\n")
+        sys.stderr.write(f"{_fitted(f'hint: {safe(remedy, lines=True)}')}\n")
+
+
+def _fitted(text: str) -> str:
+    """Break lines between words, if a terminal shows them."""
+    if not sys.stderr.isatty():
+        return text
+    columns = shutil.get_terminal_size((100, 24)).columns
+    return "\n".join(folded(line, columns) for line in text.split("\n"))
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -77,9 +86,20 @@ _PHRASES = (
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
 _COMMANDS = {
     "answer": "answer", "checkpoints": "show", "cleanup": "cleanup", "events": "log", "fork": "fork", "gates": "answer", "load": "state",
-    "resume": "resume", "runs": "runs", "schedules": "schedules", "steps": "log", "verify": "verify",
+    "delete": "delete", "outcome": "show", "resume": "resume", "retry": "retry", "runs": "runs", "schedules": "schedules", "skip": "skip", "step": "show", "steps": "log",
+    "verify": "verify", "wake": "wake",
 }  # fmt: skip
-_WORDS = {"run_id": "RUN", "run": "RUN", "ref": "REF", "gate": "GATE", "value": "VALUE", "step": "STEP", "'full'": "--depth full"}
+_WORDS = {
+    "run_id": "RUN",
+    "run": "RUN",
+    "ref": "REF",
+    "gate": "GATE",
+    "value": "VALUE",
+    "step": "STEP",
+    "result": "RESULT",
+    "address": "STEP",
+    "'full'": "--depth full",
+}
 
 
 def in_commands(remedy: str) -> str:
@@ -120,7 +140,7 @@ def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]
 
 
 def _moved(error: click.ClickException, arguments: list[str]) -> str:
-    """Return the corrected command line if an option was typed before the command instead of after it."""
+    """Return the corrected command line if an option of a command was typed before its name."""
     context = getattr(error, "ctx", None)
     if not isinstance(error, click.NoSuchOption) or context is None or not isinstance(context.command, click.Group):
         return ""
@@ -129,11 +149,11 @@ def _moved(error: click.ClickException, arguments: list[str]) -> str:
     if at is None or command is None:
         return ""
     before, after = arguments[:at], arguments[at + 1 :]
-    if not any(before[0].partition("=")[0] in option.opts for option in command.params):
+    if not any(error.option_name in option.opts for option in command.params):
         return ""
     needed = [] if after else [str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument) and one.required]
     typed = " ".join([*map(quote, [arguments[at], *before, *after]), *needed])
-    return f"Options come after the command: `everstep {Redactor.default().text(typed)}`."  # a URL may contain a password
+    return f"Options of a command come after its name: `everstep {Redactor.default().text(typed)}`."  # a URL may contain a password
 
 
 def _usage(context: click.Context | None) -> str:

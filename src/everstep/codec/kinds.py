@@ -149,6 +149,22 @@ def kind_of(cls: type) -> Kind | None:
     return kind
 
 
+def has_structure(cls: type) -> bool:
+    """Whether a type can be stored: it is registered, or its structure is known."""
+    return cls in _by_type or _shape(cls) is not None
+
+
+def kind_without_warning(cls: type) -> Kind:
+    """Return the kind of a type with a known structure that the program gave to be restored: no other process will miss it."""
+    kind = _by_type.get(cls)
+    if kind is None:
+        shape = _shape(cls)
+        assert shape is not None
+        kind = Kind(cls, _default_name(cls), 1, {}, *shape, explicit=False)
+        _enter(kind)
+    return kind
+
+
 def kind_named(name: str) -> Kind | None:
     """Return the kind that this process registered under a stored name."""
     return _by_name.get(name)

@@ -11,7 +11,7 @@ OPAQUE = "everstep:Opaque"
 
 
 class Opaque:
-    """Bytes with a declared type, such as the output of a framework's serializer. `shown` is the text that commands print for it."""
+    """A value of bytes with a declared type, such as the output of a framework's serializer. `shown` is the text that commands print for it."""
 
     __slots__ = ("data", "shown", "type")
     type: str

@@ -39,7 +39,7 @@ from ormsgpack import Ext, packb, unpackb
 
 from everstep.codec.kinds import FROZEN as FROZEN
 from everstep.codec.kinds import Unknown, kind_of, revive
-from everstep.errors import DamagedFrame, EverstepError, LimitExceeded, Unstorable
+from everstep.errors import DamagedFrame, EverstepError, LimitExceeded, Reentered, Unstorable
 
 Hook = Callable[[Any], Any]
 MAX_DEPTH = 200
@@ -78,6 +78,8 @@ def encode(value: Any, path: str = "state") -> bytes:
     """Encode a value. Raises `Unstorable` or `LimitExceeded`, naming the path."""
     try:
         return pack(value, hook)
+    except Reentered:
+        raise
     except (TypeError, ValueError, RecursionError, EverstepError) as error:
         from everstep.codec.explain import explain  # imported when needed, because it imports this module
 
@@ -92,6 +94,7 @@ def pack(value: Any, default: Hook) -> bytes:
     except TypeError as error:
         _raise_kept()
         if "Dict key" not in str(error):  # the only refusal that lowering helps with; any other would be tried again at each level
+            _refuse_interrupted(value, default)
             raise
         return _pack_lowered(value, default)
     return _pack_lowered(value, default) if may_hold_bytes(out) and has_buffer(value) else out
@@ -110,6 +113,23 @@ def _raise_kept() -> None:
     failure, _nesting.failure = getattr(_nesting, "failure", None), None
     if failure is not None:
         raise failure from None
+
+
+def _refuse_interrupted(value: Any, default: Hook) -> None:
+    """Raise `Reentered` if the value can be encoded after all: then a signal handler raised an error as a hook was entered, where no `try`
+    can see it, and the C encoder dropped it.
+    """
+    if getattr(_nesting, "trying", False):
+        return
+    _nesting.trying = True
+    try:
+        packb(value, default, _OPTIONS)
+    except TypeError:
+        _raise_kept()
+        return
+    finally:
+        _nesting.trying = False
+    raise Reentered("a signal handler or a finalizer raised an error while a value was encoded; nothing was written")
 
 
 def keep(failure: BaseException) -> None:

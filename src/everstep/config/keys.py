@@ -91,6 +91,7 @@ _ALLOWED = {
     "tags": "a list of tags",
     "tagged": "true, false or a list of tags",
     "modules": "a list of module names such as 'shop.orders'",
+    "files": "a list of paths such as 'flows/*.yaml', each ending with .yaml, .yml or .py",
     "names": "a list of names, in which * matches any text",
     "patterns": f"a list of {', '.join(BUILT_IN)} and regular expressions",
     "hooks": f"a list of tables with {', '.join(HOOK_KEYS)}",
@@ -175,6 +176,10 @@ def _modules(key: Key, value: Any) -> list[Any]:
     return _list(key, value, _MODULE.fullmatch)
 
 
+def _files(key: Key, value: Any) -> list[Any]:
+    return _list(key, value, lambda path: path.endswith((".yaml", ".yml", ".py")) and path.isprintable())
+
+
 def _names(key: Key, value: Any) -> list[Any]:
     return _list(key, value, lambda name: name.replace("*", "").strip("_- ") and name.isprintable())
 
@@ -216,7 +221,7 @@ def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
 
 _CHECKS: dict[str, Callable[[Key, Any], Any]] = {
     "flag": _flag, "text": _text, "choice": _choice, "whole": _whole, "number": _number, "policy": _policy, "span": _span, "tags": _tags,
-    "tagged": _tagged, "modules": _modules, "names": _names, "patterns": _patterns, "kinds": _kinds, "hooks": _hooks,
+    "tagged": _tagged, "modules": _modules, "files": _files, "names": _names, "patterns": _patterns, "kinds": _kinds, "hooks": _hooks,
 }  # fmt: skip
 
 
@@ -261,9 +266,9 @@ def _to_hooks(key: Key, text: str) -> list[Any]:
 
 _PARSERS: dict[str, Callable[[Key, str], Any]] = {
     "flag": _to_flag, "whole": _to_number, "number": _to_number, "span": _to_span, "tags": _to_list, "tagged": _to_tagged,
-    "modules": _to_list, "names": _to_list, "patterns": _to_list, "kinds": _to_list, "hooks": _to_hooks,
+    "modules": _to_list, "files": _to_list, "names": _to_list, "patterns": _to_list, "kinds": _to_list, "hooks": _to_hooks,
 }  # fmt: skip
-LISTS = ("tags", "tagged", "modules", "names", "patterns", "kinds", "hooks")
+LISTS = ("tags", "tagged", "modules", "files", "names", "patterns", "kinds", "hooks")
 
 _TABLE = (
     Key("enabled", "flag", True, "Whether anything is recorded. If not, no file is created and steps are plain calls.", live=False),
@@ -289,6 +294,7 @@ _TABLE = (
         "lease_seconds", "number", TTL_SECONDS, "Seconds until the lease of a writer that stopped responding expires.", least=0.01, most=86_400, live=False
     ),
     Key("imports", "modules", (), "Modules that define workflows; the command line imports them.", live=False),
+    Key("workflows", "files", (), "Files that define workflows (.yaml or .py), relative to the configuration file; * matches any name, ** any folders.", live=False),
     Key("hooks", "hooks", (), "Functions to call at events."),
     Key("limits.seconds", "number", None, "The seconds that a run may use over all its attempts.", least=1e-6, most=1e15),
     Key("limits.steps", "whole", None, "The steps that a run may use.", least=1, most=10**15),

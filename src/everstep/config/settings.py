@@ -192,6 +192,8 @@ class _Reading:
             return
         if name == "store":
             value = _beside(document.file, value)
+        if name == "workflows":
+            value = [str(document.file.absolute().parent / path) for path in value]
         line = document.line(*where)
         self._put(name, value, document.file.name if line is None else f"{document.file.name}:{line}", document.location(*where))
 

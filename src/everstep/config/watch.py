@@ -21,8 +21,9 @@ from everstep.config.apply import add_hooks, hooks_of
 from everstep.config.keys import KEYS
 from everstep.config.settings import Settings, again
 from everstep.errors import InvalidConfig
-from everstep.runtime.engine_store import EngineStore
+from everstep.runtime.engine_store import EngineStore, at_close, change_policy
 from everstep.runtime.limits.policy import Policy
+from everstep.store.store import frame_with, set_redaction
 
 SECONDS = 1.0
 
@@ -55,7 +56,7 @@ class Watch:
             self._thread.start()
         elif not self._listen():
             return
-        store.at_close(f"watch-{id(self)}", self.stop)
+        at_close(store, f"watch-{id(self)}", self.stop)
 
     def _listen(self) -> bool:
         """Handle SIGHUP, and still call the handler that the program has set."""
@@ -135,7 +136,7 @@ class Watch:
         if policy.off:
             waiting.append("policy")  # recording can only be switched off when a store is opened
         else:
-            store.change_policy(policy)
+            change_policy(store, policy)
 
     def _apply_values(self, store: EngineStore, fresh: Settings, changed: set[str]) -> None:
         options = fresh.options()
@@ -144,13 +145,13 @@ class Watch:
             if name not in self._fixed and ({"limits", "durability"} & tables):
                 setattr(store, name, options[name])
         if "compression" in tables and not {"compression", "level", "threshold"} & self._fixed:
-            store.frame_with(Framer(options["compression"], options["level"], options["threshold"]))
+            frame_with(store, Framer(options["compression"], options["level"], options["threshold"]))
         if "retention" in tables and "retention" not in self._fixed:
             store.retention = options["retention"]
         if "protect" in tables and "protect" not in self._fixed:
             store.protect = options["protect"]
         if "redaction" in tables and "redaction" not in self._fixed:
-            store.set_redaction(options["redaction"])
+            set_redaction(store, options["redaction"])
 
 
 def _living(handler: Any) -> Any:

@@ -132,7 +132,7 @@ class _Play:
         sizes = Sizes(len(refs), copies, sum(run.stored_bytes for run in runs))
         whole = self._store.verify("full").ok
         self._voice.figures(
-            ("full copies", f"{size(copies):>8}  the states of {plural(len(refs), 'checkpoint')} as JSON"),
+            ("plain JSON", f"{size(copies):>8}  the states of {plural(len(refs), 'checkpoint')}, each in full"),
             ("stored", f"{size(sizes.stored):>8}  these and all step results: {sizes.stored / copies:.0%} of that size"),
             ("verified", self._voice.yes(whole)),
         )

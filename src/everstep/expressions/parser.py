@@ -112,8 +112,8 @@ class _Parser:
         self._start = self.at = at
         self._depth = 0
 
-    def fault(self, message: str) -> ExpressionError:
-        return ExpressionError(f"{message} in '{self._text[self._start :].strip():.80}'")
+    def fault(self, message: str, joined: str = "in") -> ExpressionError:
+        return ExpressionError(f"{message} {joined} '{self._text[self._start :].strip():.80}'")
 
     def _peek(self) -> tuple[str, str]:
         """Return the next token and its kind; ("end", "") at the end."""
@@ -224,7 +224,7 @@ class _Parser:
         if (kind, token) == ("sign", "["):
             parts = self._listed("]")
             return Part(lambda names: [p.evaluate(names) for p in parts], parts)
-        raise self.fault(f"expected a value before '{token}'" if token else "expected a value at the end")
+        raise self.fault(f"expected a value before '{token}'") if token else self.fault("expected a value at the end", "of")
 
     def _escape(self, found: re.Match[str]) -> str:
         if found[1] not in _ESCAPES:

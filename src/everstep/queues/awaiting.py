@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import decode
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
 from everstep.records import Message, RunRow, Status
@@ -46,12 +47,15 @@ def is_over(store: EngineStore, id: str) -> bool:
     return row is not None and row.status in _ENDED and (row.status != Status.FAILED or store.backend.queue_entry(id) is None)
 
 
-def check_timeout(timeout: float | None) -> None:
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9):
+def check_timeout(timeout: Any) -> float | None:
+    """Return a timeout in seconds; raise if it is not a duration."""
+    seconds: float | None = to_seconds(timeout, "timeout")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 1e9):
         raise InvalidArgument(f"timeout must be a number of seconds of at least 0, got {timeout!r:.60}")
+    return seconds
 
 
-def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome:
+def wait_inside(here: Frame, id: str, timeout: float | None) -> Outcome[Any]:
     """Return the outcome of a run, recorded as a step of the workflow that waits for it."""
     return _outcome(here.run.called(False, STEP, _look, (id, timeout), {}))
 
@@ -107,18 +111,18 @@ def _wait_of(message: Message | None, framer: Framer) -> _Wait | None:
     return None
 
 
-def outcome_now(store: EngineStore, id: str) -> Outcome:
+def outcome_now(store: EngineStore, id: str) -> Outcome[Any]:
     """Return the current outcome of a run, which may not have ended."""
     if store.backend.run(id) is None:
         return Outcome(id, Status.QUEUED.value, reason="no worker has read the order yet, or its transaction was not committed")
     return recorded(store, find_run(store.backend, id))
 
 
-def _said(run: Attempt, outcome: Outcome) -> dict[str, Any]:
+def _said(run: Attempt, outcome: Outcome[Any]) -> dict[str, Any]:
     error = None if outcome.error is None else run.error_body(cast(Exception, outcome.error))
     return {"run": outcome.run, "status": str(outcome.status), "result": outcome.result, "error": error, "reason": outcome.reason}
 
 
-def _outcome(said: dict[str, Any]) -> Outcome:
+def _outcome(said: dict[str, Any]) -> Outcome[Any]:
     error = None if said["error"] is None else rebuilt(said["error"], f"run {said['run']}")
     return Outcome(said["run"], said["status"], said["result"], error, said["reason"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.queues import Task
 from everstep.errors import EverstepError, InvalidArgument, RunExists
@@ -19,6 +18,9 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.store.refs import find_run
 
 MOST = 10_000
+if TYPE_CHECKING:
+    from everstep.durations import Duration
+
 FIELDS = ("workflow", "args", "kwargs", "id", "queue", "priority", "delay", "key", "dedupe")
 _TRIES = 20
 
@@ -31,8 +33,8 @@ class Item(Shape, frozen=True):
 
 
 def enqueue_many(
-    store: EngineStore, items: Iterable[Mapping[str, Any]], workflow: Any, queue: str, priority: int, delay: float | timedelta | None
-) -> list[Enqueued]:
+    store: EngineStore, items: Iterable[Mapping[str, Any]], workflow: Any, queue: str, priority: int, delay: Duration | None
+) -> list[Enqueued[Any]]:
     defaults = {"workflow": workflow, "queue": queue, "priority": priority, "delay": delay}
     found = [_item(store, number, item, defaults) for number, item in enumerate(_listed(items))]
     if not found:
@@ -87,7 +89,7 @@ def _checked(store: EngineStore, said: dict[str, Any]) -> Item:
     return Item(order, None if id is None else check_id(id))
 
 
-def _as_step(store: EngineStore, items: list[Item], here: Frame) -> list[Enqueued]:
+def _as_step(store: EngineStore, items: list[Item], here: Frame) -> list[Enqueued[Any]]:
     """Enqueue as one step of the calling run. The ids are derived from the step, so a crash in the middle creates no second run."""
 
     def enqueue_many(digest: bytes) -> list[list[Any]]:
@@ -103,7 +105,7 @@ def _as_step(store: EngineStore, items: list[Item], here: Frame) -> list[Enqueue
     return [Enqueued(run, item.order.task.queue, new, store) for item, (run, new) in zip(items, made, strict=True)]
 
 
-def _enqueue_all(store: EngineStore, items: list[Item], ids: list[str]) -> list[Enqueued]:
+def _enqueue_all(store: EngineStore, items: list[Item], ids: list[str]) -> list[Enqueued[Any]]:
     """Create the runs. If an id is taken, the transaction is rolled back: the existing run must have the same workflow and input."""
     first = _first_of_each(items, ids)
     known: list[str] = []
@@ -139,7 +141,7 @@ def _is_there(store: EngineStore, id: str, order: Order) -> bool:
     return True
 
 
-def _result(store: EngineStore, item: Item, id: str, new: bool, exists: bool) -> Enqueued:
+def _result(store: EngineStore, item: Item, id: str, new: bool, exists: bool) -> Enqueued[Any]:
     queue = item.order.task.queue
     if exists:
         return Enqueued(id, queue, new, store)

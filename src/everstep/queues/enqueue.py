@@ -6,16 +6,18 @@ A queued run is a run like any other, with its input in its first record. It can
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic
 
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Commit
 from everstep.backends.contract.queues import LIMITS, START, Limits, Queues, Task
 from everstep.clock import clock
 from everstep.codec.values import encode
+from everstep.durations import to_seconds
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
 from everstep.fields import Shape, field
+from everstep.generics import T
 from everstep.ids import check_id, check_tag, new_id
 from everstep.queues import awaiting
 from everstep.records import Message, RunRow, Status
@@ -29,7 +31,11 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
+from everstep.store.store import first_commit
 from everstep.store.views import when
+
+if TYPE_CHECKING:
+    from everstep.durations import Duration
 
 DEFAULT = "default"
 _LONGEST_NAP = 0.25
@@ -37,7 +43,7 @@ _LONGEST_DELAY = 100 * 365 * 86_400
 _MOST = 2**31 - 1
 
 
-class Enqueued(Shape, frozen=True):
+class Enqueued(Shape, Generic[T], frozen=True):
     """An enqueued run. `new` is False if it had been enqueued before."""
 
     id: str
@@ -53,32 +59,32 @@ class Enqueued(Shape, frozen=True):
         row = self._store.backend.run(self.id)
         return str(row.status) if row is not None else Status.QUEUED.value  # no worker has read the order yet
 
-    def wait(self, timeout: float | None = None) -> Outcome:
+    def wait(self, timeout: Duration | None = None) -> Outcome[T]:
         """Return the outcome as soon as the run has ended; after `timeout` seconds, the current outcome of a run that has not.
 
         In a workflow, outside of its steps, this is a durable wait: the workflow takes no slot of its worker while it waits, wakes up when
         the run ends, and records the outcome. Anywhere else it blocks.
         """
-        awaiting.check_timeout(timeout)
+        seconds = awaiting.check_timeout(timeout)
         here = _workflow_here()
         if here is not None:
-            return awaiting.wait_inside(here, self.id, timeout)
-        limit = None if timeout is None else time.monotonic() + timeout
+            return awaiting.wait_inside(here, self.id, seconds)
+        limit = None if seconds is None else time.monotonic() + seconds
         nap = 0.005
         while not self.is_over() and (limit is None or time.monotonic() < limit):
             time.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
         return awaiting.outcome_now(self._store, self.id)
 
-    async def wait_async(self, timeout: float | None = None) -> Outcome:
+    async def wait_async(self, timeout: Duration | None = None) -> Outcome[T]:
         """Like `wait`, without blocking the event loop of this thread."""
-        awaiting.check_timeout(timeout)
+        seconds = awaiting.check_timeout(timeout)
         here = _workflow_here()
         if here is not None:
-            return awaiting.wait_inside(here, self.id, timeout)
+            return awaiting.wait_inside(here, self.id, seconds)
         import asyncio
 
-        limit, nap = None if timeout is None else time.monotonic() + timeout, 0.005
+        limit, nap = None if seconds is None else time.monotonic() + seconds, 0.005
         while not await asyncio.to_thread(self.is_over) and (limit is None or time.monotonic() < limit):
             await asyncio.sleep(nap if limit is None else max(0.0, min(nap, limit - time.monotonic())))
             nap = min(nap * 1.5, _LONGEST_NAP)
@@ -112,9 +118,9 @@ def enqueue(
     kwargs: dict[str, Any],
     id: str | None,
     task: Task,
-    delay: float | timedelta | None,
+    delay: Duration | None,
     connection: Any = None,
-) -> Enqueued:
+) -> Enqueued[Any]:
     need(store.backend, Queues)
     order = order_of(store, function, args, kwargs, task, delay)
     if connection is not None:
@@ -128,7 +134,7 @@ def enqueue(
     return enqueue_order(store, order, new_id() if id is None else check_id(id))
 
 
-def _as_step(store: EngineStore, order: Order, id: str | None, here: Frame) -> Enqueued:
+def _as_step(store: EngineStore, order: Order, id: str | None, here: Frame) -> Enqueued[Any]:
     """Enqueue as a step of the calling run, so that a replay enqueues nothing twice. The id is derived from the step: a crash in it is harmless."""
 
     def enqueue(digest: bytes) -> tuple[str, bool]:
@@ -165,7 +171,7 @@ class Queue(Shape, frozen=True):
     limits: Limits
 
 
-def wait(store: EngineStore, run_id: str, timeout: float | None) -> Outcome:
+def wait(store: EngineStore, run_id: str, timeout: Duration | None) -> Outcome[Any]:
     """Return the outcome of a run that another thread or process executes, as soon as it has ended."""
     row = find_run(store.backend, run_id)
     return Enqueued(row.id, "", False, store).wait(timeout)
@@ -184,9 +190,7 @@ def queues(store: EngineStore, minutes: int) -> list[Queue]:
     return found
 
 
-def order_of(
-    store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: float | timedelta | None
-) -> Order:
+def order_of(store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], task: Task, delay: Duration | None) -> Order:
     """Return a checked order: an input that no worker could use is refused here."""
     flow = None if isinstance(function, str) else flows.as_workflow(function)
     name = flow.name if flow is not None else check_text(function, "workflow") or ""
@@ -205,7 +209,7 @@ def stored_input(store: EngineStore, function: Any, args: tuple[Any, ...], kwarg
 
 
 def check_queue(name: Any) -> str:
-    return check_tag(name, "name of a queue")
+    return check_tag(name, "queue name")
 
 
 def check_task(task: Task) -> Task:
@@ -221,7 +225,7 @@ def check_task(task: Task) -> Task:
 
 
 def _microseconds(delay: Any) -> int:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else 0 if delay is None else delay
+    seconds = 0 if delay is None else to_seconds(delay, "delay")
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= _LONGEST_DELAY:
         raise InvalidArgument(f"delay must be a number of seconds from 0 to {_LONGEST_DELAY:,} (100 years), got {delay!r:.60}")
     return int(seconds * 1_000_000)
@@ -230,14 +234,14 @@ def _microseconds(delay: Any) -> int:
 def commit_of(store: EngineStore, order: Order, id: str) -> Commit:
     """Return the commit that creates the run."""
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
-    commit = store.first_commit(id, fields, order.about, order.chunks, status=Status.QUEUED.value)
+    commit = first_commit(store, id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
     commit.messages = [Message.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
     commit.task = order.task
     return commit
 
 
-def enqueue_order(store: EngineStore, order: Order, id: str) -> Enqueued:
+def enqueue_order(store: EngineStore, order: Order, id: str) -> Enqueued[Any]:
     """Create the run, or find the existing one."""
     try:
         store.backend.commit(commit_of(store, order, id))
@@ -251,13 +255,13 @@ def enqueue_order(store: EngineStore, order: Order, id: str) -> Enqueued:
 
 
 def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
-    """Raise if the id belongs to a run of another workflow or with another input."""
+    """Raise if the id belongs to a run of another workflow or has a different input."""
     said = flows.beginning(store, row)
     if said.get("workflow") != order.name or not flows.is_input_of(store, row, said, order.about["input_digest"]):
         raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")
 
 
-def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> None:
+def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: Any) -> None:
     check_queue(queue)
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
         if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
@@ -270,6 +274,8 @@ def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key:
 def _rate(rate: Any) -> tuple[int | None, float]:
     if rate is None:
         return None, 0.0
+    if isinstance(rate, tuple) and len(rate) == 2:
+        rate = (rate[0], to_seconds(rate[1], "rate"))
     match rate:
         case (int() as count, int() | float() as seconds) if type(count) is int and 1 <= count <= _MOST and 0 < seconds <= 366 * 86_400:
             return count, float(seconds)

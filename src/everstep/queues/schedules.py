@@ -68,7 +68,7 @@ def schedule(
 ) -> Schedule:
     """Save a schedule, or change the one with this name. It first fires at the next time from now. If cron and zone did not change, its next
     time stays: a program that sets its schedules at every start loses no time that was missed while it was down."""
-    check_tag(name, "name of a schedule")
+    check_tag(name, "schedule name")
     if missed not in get_args(Missed):
         raise InvalidArgument(f"missed must be one of {', '.join(get_args(Missed))}, got {missed!r:.60}")
     order = queueing.order_of(store, function, args, kwargs, task, None)
@@ -94,7 +94,7 @@ def _known(store: EngineStore, name: str) -> dict[str, Any]:
 
 
 def unschedule(store: EngineStore, name: str) -> None:
-    if store.backend.get_property(PREFIX + check_tag(name, "name of a schedule")) is None:
+    if store.backend.get_property(PREFIX + check_tag(name, "schedule name")) is None:
         raise NotFound(f"there is no schedule {name!r}", remedy="store.schedules() lists them.")
     for prefix in (PREFIX, FIRED):
         if store.backend.get_property(prefix + name) is not None:

@@ -276,7 +276,7 @@ class Worker:
             problem = error
         await asyncio.shield(offload(self._ended, job, outcome, problem))
 
-    def _ended(self, job: Job, outcome: Outcome | None, problem: BaseException | None) -> None:
+    def _ended(self, job: Job, outcome: Outcome[Any] | None, problem: BaseException | None) -> None:
         try:
             if problem is not None:
                 raise problem
@@ -310,7 +310,7 @@ class Worker:
         self._left[job.run] = time.monotonic() + min(_LONGEST_PAUSE, LOOK_SECONDS * 2.0 ** min(times - 1, 10))
         self._count("given_back", job, "given back", reason=error.message, code=error.code)
 
-    def _settled(self, job: Job, outcome: Outcome) -> None:
+    def _settled(self, job: Job, outcome: Outcome[Any]) -> None:
         if outcome.reason == DEAD:
             self.counts.dead += 1
             error = outcome.error.message if isinstance(outcome.error, EverstepError) else str(outcome.error)

@@ -22,12 +22,12 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.deaths import is_buried
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.steps.lookup import given_again
-from everstep.runtime.workflow import Workflow, beginning, refuse_other, resume, start
+from everstep.runtime.workflow import AnyWorkflow, beginning, refuse_other, resume, start
 from everstep.store.journal.entries import said_in
 from everstep.store.load import newest_of
 
 
-def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
+def child_of(flow: AnyWorkflow, here: Frame) -> Callable[..., Any]:
     """Return the step function that executes a child run. A crash in it is harmless: the child resumes where it was."""
 
     def drive(*args: Any, **kwargs: Any) -> Any:
@@ -58,7 +58,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
         """Wait: another process executes the child, and wakes its caller when it ends."""
         return Waiting(here.run.id, f"a child run ({error.message})")
 
-    def settle(outcome: Outcome) -> Any:
+    def settle(outcome: Outcome[Any]) -> Any:
         return _of_child(outcome, here.run.id)
 
     chosen: Any = adrive if flow.is_async else drive
@@ -67,7 +67,7 @@ def child_of(flow: Workflow, here: Frame) -> Callable[..., Any]:
     return cast("Callable[..., Any]", chosen)
 
 
-def _child(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _child(flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     here = frame.get()
     assert here is not None
     assert here.ticket is not None
@@ -147,17 +147,19 @@ def _validated(store: EngineStore, row: RunRow | None, here: Frame) -> Any:
     return _tell_later(run, found, known) if inspect.isawaitable(found) else _tell(run, found, known)
 
 
-async def _tell_later(run: Any, found: Any, known: Outcome) -> Outcome:
+async def _tell_later(run: Any, found: Any, known: Outcome[Any]) -> Outcome[Any]:
     return _tell(run, await found, known)
 
 
-def _tell(run: Any, found: Outcome, known: Outcome) -> Outcome:
+def _tell(run: Any, found: Outcome[Any], known: Outcome[Any]) -> Outcome[Any]:
     for one in found.report.differences:
         run.report.differences.append(replace(one, address=f"{found.run}: {one.address}"))
     return known
 
 
-def _refuse_stranger(store: EngineStore, row: RunRow, caller: str, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _refuse_stranger(
+    store: EngineStore, row: RunRow, caller: str, flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     """Refuse a run that has the id of a child, unless this caller made it, of this workflow and with this input."""
     if row.parent != caller or row.parent_number != CHILD:
         raise RunExists(f"run {row.id!r} already exists, and run {caller!r} did not call it")
@@ -173,7 +175,7 @@ def child_id(run: str, address: str) -> str:
     return f"{shown[:180]}-{sha256(f'{run}.{address}'.encode()).hexdigest()[:16]}"
 
 
-def _of_child(outcome: Outcome, parent: str) -> Any:
+def _of_child(outcome: Outcome[Any], parent: str) -> Any:
     if outcome.status == Status.SUCCEEDED:
         return outcome.result
     if outcome.error is not None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from everstep.codec.values import decode, encode
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument, Waiting
 from everstep.ids import new_id
 from everstep.records import Kind, Record
@@ -23,9 +24,16 @@ from everstep.runtime.engine.context import Frame
 from everstep.runtime.report import Report
 from everstep.runtime.steps.call import no_function
 from everstep.runtime.steps.options import ABSENT, StepOptions, check_items
-from everstep.runtime.steps.retry import Retry, chance
+from everstep.runtime.steps.retry import Retry, as_retry, chance
 from everstep.runtime.waits.gates import NONE
 from everstep.store.views import Checkpoint
+
+
+def _nap(seconds: Any, until: Any) -> float:
+    """Return how long to sleep; `until` is a datetime, or seconds since 1970."""
+    if seconds is not None:
+        return float(max(0.0, to_seconds(seconds, "seconds")))
+    return float(max(0.0, (until if isinstance(until, (int, float)) else until.timestamp()) - time.time()))
 
 
 class OffStep:
@@ -146,12 +154,15 @@ class OffRun:
         return name(**kwargs) if function is ABSENT else name(function, *args, **kwargs)
 
     def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
-        return OffStep(self, name, retry)
+        return OffStep(self, name, None if retry is None else as_retry(retry))
 
-    def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+    def map(
+        self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8, *, name: Any = None, retry: Any = None,
+        timeout: Any = None,
+    ) -> list[Any]:  # fmt: skip
         return [self.step(function, item) for item in check_items(items)]
 
-    def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
+    def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None, *, tag: Any = None) -> Checkpoint:
         if state is not None:
             self.state = state
         return Checkpoint(
@@ -166,8 +177,8 @@ class OffRun:
             return options["default"]
         raise Waiting(self.id, f"an answer at gate {name!r}, which cannot arrive because nothing is recorded here")
 
-    def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
-        time.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
+    def sleep(self, seconds: Any = None, *, until: Any = None) -> None:
+        time.sleep(_nap(seconds, until))
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -218,12 +229,15 @@ class AsyncOffRun:
         return await result if inspect.isawaitable(result) else result
 
     def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> Any:
-        return _given(AsyncOffStep(self._run, name, retry))
+        return _given(AsyncOffStep(self._run, name, None if retry is None else as_retry(retry)))
 
-    async def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
+    async def map(
+        self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8, *, name: Any = None, retry: Any = None,
+        timeout: Any = None,
+    ) -> list[Any]:  # fmt: skip
         return [await one if inspect.isawaitable(one) else one for one in self._run.map(function, items)]
 
-    async def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None) -> Checkpoint:
+    async def checkpoint(self, note: Any = None, tags: Any = (), meta: Any = None, state: Any = None, *, tag: Any = None) -> Checkpoint:
         made: Checkpoint = self._run.checkpoint(note, tags, meta, state)
         return made
 
@@ -233,7 +247,7 @@ class AsyncOffRun:
             options["condition"] = await condition()
         return self._run.gate(name, ask, **options)
 
-    async def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
-        await asyncio.sleep(max(0.0, seconds if seconds is not None else until.timestamp() - time.time()))
+    async def sleep(self, seconds: Any = None, *, until: Any = None) -> None:
+        await asyncio.sleep(_nap(seconds, until))
 
     async def flush(self) -> None: ...

@@ -20,7 +20,7 @@ from everstep.threads.offload import offload
 
 
 class Driver:
-    """A function that continues runs with a workflow label. Stands in for a workflow where one is executed."""
+    """A function that continues runs with a workflow label. The engine runs it where it would run a workflow."""
 
     replays = False
     version = definition = policy = retry = budget = timeout = compatible = None
@@ -61,7 +61,7 @@ _known: dict[str, Driver] = {}
 
 
 def drives(workflow: str, function: Any = None, /) -> Any:
-    """Have `resume`, `wake` and the workers of this process continue runs with this workflow label by calling `function(run)`.
+    """Make `resume`, `wake` and the workers of this process continue runs with this workflow label by calling `function(run)`.
 
     `run` is open, with its lease; the function may be async. Also a decorator: `@everstep.drives("langgraph")`. A second one replaces the first.
     """

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.runtime.engine import abandoned
 from everstep.runtime.engine.leases import TTL_SECONDS, LeaseKeeper
@@ -21,6 +22,7 @@ from everstep.store.views import when
 from everstep.threads.guard import refuse_inside
 
 if TYPE_CHECKING:
+    from everstep.durations import Duration
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.engine.journal_writer import Durability
     from everstep.runtime.limits.budget import Budget
@@ -33,46 +35,28 @@ class EngineStore(BaseStore):
         self,
         backend: Backend,
         *,
-        lease_seconds: float = TTL_SECONDS,
+        lease_seconds: Duration = TTL_SECONDS,
         policy: Policy | str | None = None,
         enabled: bool = True,
         durability: Durability = "sync",
         budget: Budget | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         **options: Any,
     ):
-        if not isinstance(lease_seconds, (int, float)) or not 0.01 <= lease_seconds <= 86_400:
+        seconds = to_seconds(lease_seconds, "lease_seconds")
+        if not isinstance(seconds, (int, float)) or not 0.01 <= seconds <= 86_400:
             raise InvalidArgument(f"lease_seconds must be a number from 0.01 to 86,400, got {lease_seconds!r:.60}")
         self.policy = manual if policy is None else Policy.parse(policy)
         self.enabled = enabled and not self.policy.off
-        self.durability, self.budget, self.timeout = durability, budget, timeout
+        self.durability, self.budget, self.timeout = durability, budget, to_seconds(timeout, "timeout")
         self._followers: WeakSet[Attempt] = WeakSet()
         self._following = RLock()
         self._ends: list[Callable[[], None]] = []  # functions to call when the store closes
         self._named_ends: set[str] = set()
         super().__init__(backend, **options)
-        self.keeper = LeaseKeeper(self, lease_seconds)
+        self.keeper = LeaseKeeper(self, seconds)
         self.hook_registry = Hooks()
         self.observers = Observers()
-
-    def follow(self, run: Attempt) -> None:
-        """Apply later changes of the store's policy to a run that chose none."""
-        with self._following:
-            self._followers.add(run)
-
-    def change_policy(self, policy: Policy) -> None:
-        """Change the default policy, also for open runs that did not choose one."""
-        with self._following:
-            self.policy = policy
-            for run in self._followers:
-                run.change_policy(policy)
-
-    def at_close(self, name: str, end: Callable[[], None]) -> None:
-        """Call a function when the store is closed, once for each name."""
-        with self._following:
-            if name not in self._named_ends:
-                self._named_ends.add(name)
-                self._ends.append(end)
 
     def _tell(self, name: str, run: str, **data: Any) -> None:
         if self.hook_registry.wanted(name):
@@ -90,3 +74,28 @@ class EngineStore(BaseStore):
         self.keeper.close()
         self.hook_registry.close()
         super().close()
+
+
+# For the runtime and the configuration. Functions, because a user of a store does not need them.
+
+
+def follow(store: EngineStore, run: Attempt) -> None:
+    """Apply later changes of the store's policy to a run that chose none."""
+    with store._following:
+        store._followers.add(run)
+
+
+def change_policy(store: EngineStore, policy: Policy) -> None:
+    """Change the default policy, also for open runs that did not choose one."""
+    with store._following:
+        store.policy = policy
+        for run in store._followers:
+            run.change_policy(policy)
+
+
+def at_close(store: EngineStore, name: str, end: Callable[[], None]) -> None:
+    """Call a function when the store is closed, once for each name."""
+    with store._following:
+        if name not in store._named_ends:
+            store._named_ends.add(name)
+            store._ends.append(end)

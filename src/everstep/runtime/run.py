@@ -7,40 +7,43 @@ whose parts do the work. One thread at a time saves the state; steps may end in 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
-from uuid import UUID, uuid4
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from everstep.clock import clock
-from everstep.errors import DamagedRecord, Interrupted, InvalidArgument, RunClosed
+from everstep.errors import Interrupted, InvalidArgument
+from everstep.generics import S
 from everstep.runtime.engine import abandoned, finish, opening, owner
 from everstep.runtime.engine.attempt import OPEN, Attempt
 from everstep.runtime.engine.journal_writer import Durability
 from everstep.runtime.engine.options import AttemptOptions
+from everstep.runtime.handle import RunHandle
 from everstep.runtime.limits import signals
-from everstep.runtime.limits.children_used import know_children
-from everstep.runtime.report import Report
 from everstep.runtime.steps.call import begin, call
-from everstep.runtime.steps.options import ABSENT, check_items, check_name
-from everstep.runtime.steps.record import drawn
-from everstep.runtime.steps.retry import chance
-from everstep.runtime.steps.ticket import Ticket, check_usage, step_key
+from everstep.runtime.steps.options import ABSENT, check_items
+from everstep.runtime.steps.ticket import Ticket
 from everstep.runtime.waits import gates, timers
-from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.journal.results import result_body
-from everstep.store.views import Checkpoint, when
+from everstep.store.views import Checkpoint
 from everstep.threads.guard import inside
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from everstep.durations import Duration
+    from everstep.runtime.aio import AsyncRun
     from everstep.runtime.engine.leases import LeaseKeeper
     from everstep.runtime.engine_store import EngineStore
+    from everstep.runtime.step_types import CallsSteps
     from everstep.runtime.steps.open_step import OpenStep
+    from everstep.runtime.steps.retry import Retry
+    from everstep.runtime.waits.gate_types import Asks
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-class Run:
+class Run(RunHandle[S]):
     """One run, open for writing."""
 
     def __init__(
@@ -53,55 +56,18 @@ class Run:
         run = self._attempt
         return f"<everstep.Run {(run.row.id if run.row else run.given[0])!r}{'' if run.saver else ', not open'}>"
 
-    @property
-    def id(self) -> str:
-        """The id of the run, which never changes."""
-        return self._attempt.id
-
-    @property
-    def state(self) -> Any:
-        """The live state. Change it as you like; `checkpoint` saves the changes."""
-        return self._attempt.live()[1].state
-
-    @state.setter
-    def state(self, value: Any) -> None:
-        self._attempt.live()[1].state = value
-
-    @property
-    def number(self) -> int:
-        """The number of the newest checkpoint, 0 if there is none yet."""
-        return self._attempt.live()[0].checkpoints
-
-    @property
-    def report(self) -> Report:
-        """The steps that this attempt took from the journal and those it executed, so far."""
-        run = self._attempt
-        if run.saver is not None:
-            run.report.seconds = time.monotonic() - run.began
-        return run.report
-
-    @property
-    def used(self) -> dict[str, float]:
-        """The seconds, steps, tokens and cost of the run and its children so far, over all attempts."""
-        run = self._attempt
-        if run.row is not None:
-            know_children(run.store.backend, run.row, run.account)
-        used, below = run.replay.used, run.account.below
-        seconds = used.seconds + (time.monotonic() - run.began if run.saver is not None else 0.0)
-        return {
-            "seconds": seconds + below.seconds + run.account.lost, "steps": used.steps + below.steps, "tokens": used.tokens + below.tokens,
-            "cost": used.cost + below.cost,
-        }  # fmt: skip
-
     def checkpoint(
-        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: Any = None
-    ) -> Checkpoint:
+        self, note: str | None = None, tags: Iterable[str] | str = (), meta: Mapping[str, Any] | None = None, state: S | None = None,
+        *, tag: str | None = None,
+    ) -> Checkpoint:  # fmt: skip
         """Save the state; when this returns, it is durable (unless the run was opened with another durability).
 
-        `state` passes your own object, which is compared with the last checkpoint and becomes `run.state`.
-        A program that uses `store.run` continues from this checkpoint when it is resumed.
+        `tag` is one tag, `tags` are several. `state` passes your own object, which is compared with the last checkpoint and becomes
+        `run.state`. A program that uses `store.run` continues from this checkpoint when it is resumed.
         """
         run = self._attempt
+        if tag is not None:
+            tags = with_tag(tag, tags)
         saves, writer = run.saves, run.writer
         done = saves.recorded(state)
         if done is not None:
@@ -122,24 +88,43 @@ class Run:
                 raise
         return saves.made(commit, span)
 
-    def step(
-        self, name: str | Callable[..., Any] = ABSENT, function: Any = ABSENT, /, *args: Any, key: Any = None, retry: Any = None,
-        timeout: float | None = None, **kwargs: Any,
-    ) -> Any:  # fmt: skip
-        """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`.
+    if TYPE_CHECKING:
 
-        A recorded step is not run again: its result comes from the journal. `key` identifies the step instead of its input and its
-        turn; `retry` and `timeout` apply to this call.
+        @property
+        def step(self) -> CallsSteps:
+            """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`."""
+
+        @property
+        def gate(self) -> Asks:
+            """Wait for a decision from outside; see `everstep.gate`."""
+
+    else:
+
+        def step(self, name=ABSENT, function=ABSENT, /, *args, key=None, retry=None, timeout=None, **kwargs):  # type: ignore[no-untyped-def]
+            """Call a function and record its result: `run.step("name", function, *args)` or `run.step(function, *args)`.
+
+            A recorded step is not run again: its result comes from the journal. `key` identifies the step instead of its input and its
+            turn; `retry` (a Retry, or a number of attempts) and `timeout` (seconds, a timedelta, or "30s") apply to this call.
+            """
+            run = self._attempt
+            given = {} if key is None and retry is None and timeout is None else options_of(key, retry, timeout)
+            return call(run, run.here(), name, function, args, kwargs, given)
+
+        def gate(self, name, ask=None, **options):  # type: ignore[no-untyped-def]
+            """Wait for a decision from outside; see `everstep.gate`."""
+            return gates.ask(self._attempt, name, ask, **options)
+
+    def map(
+        self, function: Callable[[T], R], items: Iterable[T], concurrency: int = 8, *, name: str | None = None,
+        retry: Retry | int | None = None, timeout: Duration | None = None,
+    ) -> list[R]:  # fmt: skip
+        """Run one step for each item, at most `concurrency` at the same time in threads; results are in the order of the items.
+
+        `name`, `retry` and `timeout` are those of each step.
         """
-        run = self._attempt
-        given = {} if key is None and retry is None and timeout is None else options_of(key, retry, timeout)
-        return call(run, run.here(), name, function, args, kwargs, given)
-
-    def map(self, function: Callable[..., Any], items: Iterable[Any], concurrency: int = 8) -> list[Any]:
-        """Run one step for each item, at most `concurrency` at the same time in threads; results are in the order of the items."""
         from everstep.runtime.steps.parallel import drive_all
 
-        return drive_all(tickets_of(self._attempt, function, items, concurrency), concurrency)
+        return drive_all(tickets_of(self._attempt, function, items, concurrency, name, retry, timeout), concurrency)
 
     def begin(self, name: str, /, *args: Any, key: Any = None, retry: Any = None, kind: str | None = None, **kwargs: Any) -> OpenStep:
         """Begin a step that other code executes, with this input; return a ticket to `complete` or `fail`.
@@ -151,98 +136,15 @@ class Run:
 
         return open_step.open_step(open_step.number(self._attempt, name, args, kwargs, key, retry, kind))
 
-    @property
-    def step_key(self) -> str:
-        """The idempotency key of the current step: the same for all its attempts, for the services that it calls."""
-        return step_key(self._attempt.live()[0], _ticket_here(self._attempt).address)
-
-    @property
-    def step_attempt(self) -> int:
-        """The number of the current step's attempt: 1 for the first known one, 2 for the second, …"""
-        return _ticket_here(self._attempt).attempt
-
-    @property
-    def step_again(self) -> bool:
-        """Whether a process that died may have run the current step before."""
-        return _ticket_here(self._attempt).again
-
-    def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Report, inside a step, what it used. It is recorded with the step and counts for budgets."""
-        check_usage(tokens, cost)
-        ticket = _ticket_here(self._attempt)
-        ticket.tokens += tokens
-        ticket.cost += cost
-
-    def now(self) -> datetime:
-        """Return the time (UTC), recorded: a replay returns the same."""
-        return cast(datetime, self._drawn("now", clock.now_us, when))
-
-    def random(self) -> float:
-        """Return a number from 0 up to 1, recorded: a replay returns the same."""
-        return cast(float, self._drawn("random", chance, float))
-
-    def uuid(self) -> UUID:
-        """Return a random UUID, recorded: a replay returns the same."""
-        return cast(UUID, self._drawn("uuid", lambda: str(uuid4()), UUID))
-
-    def _drawn(self, name: str, draw: Callable[[], Any], made: Callable[[Any], Any]) -> Any:
-        """Record a drawn value. Needs no commit of its own: everything that depends on the value is recorded after it, or not at all."""
-        run = self._attempt
-        run.live()
-        address = run.address(run.here(), name)
-        found = run.replay.recorded(address)
-        if found is not None:
-            try:
-                return made(run.replay.loaded(found.entry))
-            except (AttributeError, OSError, OverflowError, TypeError, ValueError) as error:
-                raise DamagedRecord(self.id, found.record.seq, f"it does not contain a value of {address}") from error
-        value = draw()
-        if not run.dry:
-            run.writer.put("step", pack(drawn(run, value)), address)
-        return made(value)
-
-    def gate(self, name: str, ask: str | None = None, **options: Any) -> Any:
-        """Wait for a decision from outside; see `everstep.gate`."""
-        return gates.ask(self._attempt, name, ask, **options)
-
-    def sleep(self, seconds: float | None = None, *, until: Any = None) -> None:
+    def sleep(self, seconds: Duration | None = None, *, until: datetime | float | None = None) -> None:
         """Wait until a time; the deadline stays the same if the process dies. See `everstep.sleep`."""
         timers.sleep(self._attempt, seconds, until)
-
-    def progress(self, done: float, total: float) -> None:
-        """Report how far the work is; the next checkpoint records it."""
-        if not (isinstance(done, (int, float)) and isinstance(total, (int, float)) and 0 <= done <= total and total > 0):
-            raise InvalidArgument(f"progress needs 0 <= done <= total and total > 0, got progress({done!r:.40}, {total!r:.40})")
-        self._attempt.saves.progress = (done, total)
-
-    def emit(self, name: str, **data: Any) -> None:
-        """Write your own event to the journal, with the next commit; policies, hooks and the store's events name it `custom:name`."""
-        check_name(name)
-        self._record_event(f"custom:{name}", data)
-
-    def milestone(self, name: str, note: str | None = None) -> None:
-        """Report that a milestone was reached; a policy `on("milestone")` makes a checkpoint of it."""
-        self._record_event("milestone", {"milestone": name, "note": note})
-
-    def _record_event(self, event: str, data: dict[str, Any]) -> None:
-        """Record an event of the program. A replayed event is not recorded twice."""
-        run = self._attempt
-        run.live()
-        address = run.address(run.here(), f"event:{event}")
-        if run.dry or address in run.replay.words:
-            return
-        mask = run.mask
-        kept = data if mask is None else mask(data, f"event {event}")
-        run.writer.put("event", pack(EventEntry.of(event, kept, f"event {event}")), address)
-        if run.options.policy.due(event, None, 0, 0.0) is not None:
-            run.saves.save("automatic", f"on {event}", safe=True)
-        run.fire(event if event.startswith("custom:") else f"custom:{event}", **data)
 
     def flush(self) -> None:
         """Return when everything recorded so far is durable, including events and drawn values; raise if something could not be saved."""
         self._attempt.writer.flush()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Run[S]:
         run = self._renew()
         opening.open_attempt(run)
         owner.enter(run.root)
@@ -281,7 +183,7 @@ class Run:
             run.root.left = True
             abandoned.leave(run, GeneratorExit(), leave_attempt)
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> AsyncRun[S]:
         from everstep.runtime.aio import AsyncRun
 
         return await AsyncRun.enter(self, self._renew())
@@ -311,19 +213,21 @@ def attempt_if_recorded(run: Any) -> Attempt | None:
     return getattr(run, "_attempt", None)
 
 
-def tickets_of(run: Attempt, function: Callable[..., Any], items: Iterable[Any], concurrency: int) -> list[Ticket]:
+def tickets_of(
+    run: Attempt, function: Callable[..., Any], items: Iterable[Any], concurrency: int, name: str | None, retry: Any, timeout: Any
+) -> list[Ticket]:
     """Return a call for each item, numbered in their order."""
     if type(concurrency) is not int or concurrency < 1:
         raise InvalidArgument(f"concurrency must be an integer of at least 1, got {concurrency!r:.60}")
-    here = run.here()
-    return [begin(run, here, function, ABSENT, (item,), {}, {}) for item in check_items(items)]
+    here, given = run.here(), options_of(None, retry, timeout)
+    if name is None:
+        return [begin(run, here, function, ABSENT, (item,), {}, given) for item in check_items(items)]
+    return [begin(run, here, name, function, (item,), {}, given) for item in check_items(items)]
 
 
-def _ticket_here(run: Attempt) -> Ticket:
-    here = owner.within(run)
-    if here is None or here.ticket is None:
-        raise RunClosed("this code is not inside a step", remedy="Use it inside the function that run.step calls.")
-    return here.ticket
+def with_tag(tag: str, tags: Iterable[str] | str) -> list[str]:
+    """Return one tag and several as a list."""
+    return [tag, tags] if isinstance(tags, str) else [tag, *tags]
 
 
 def give_result(run: Attempt, result: Any) -> None:
@@ -344,7 +248,7 @@ def exit_process(run: Attempt, error: BaseException | None) -> None:
         raise SystemExit(128 + missed) from error
 
 
-def options_of(key: Any, retry: Any, timeout: float | None) -> dict[str, Any]:
+def options_of(key: Any, retry: Any, timeout: Any) -> dict[str, Any]:
     if key is None and retry is None and timeout is None:
         return {}
     return {name: value for name, value in (("key", key), ("retry", retry), ("timeout", timeout)) if value is not None}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from hashlib import sha256
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, cast, get_args, overload
 
 from everstep.backends.contract.queues import Claimed
 from everstep.codec.values import encode
@@ -36,6 +36,7 @@ from everstep.errors import (
     UnknownWorkflow,
     Unstorable,
 )  # fmt: skip
+from everstep.generics import P, R
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, RunRow, Status
 from everstep.runtime.drivers import Driver, driver_of, labels
@@ -51,28 +52,33 @@ from everstep.runtime.limits import signals
 from everstep.runtime.limits.budget import Budget
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, release_claimed
 from everstep.runtime.limits.policy import Policy
-from everstep.runtime.outcome import DIFFERS, Outcome, recorded
+from everstep.runtime.outcome import DIFFERS, Outcome, input_of, recorded
 from everstep.runtime.run import Run, attempt_of, give_result
 from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
-from everstep.store.journal.results import load_result, result_body
+from everstep.store.journal.results import Arguments, result_body
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked, checked_from
 from everstep.store.refs import find_run
+from everstep.store.store import fork_before
+
+if TYPE_CHECKING:
+    from everstep.durations import Duration
 
 Stored = tuple[tuple[Any, ...], dict[str, Any]]
 _LONGEST_DEFINITION = 100_000
 _ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
-class Workflow:
+class Workflow(Generic[P, R]):
     """A function whose runs are durable. Calling it inside a run starts a child run; outside of one it is a plain call."""
 
     replays = True
 
     def __init__(
-        self, function: Callable[..., Any], *, name: str | None = None, version: Any = None, definition: str | None = None,
-        policy: Policy | None = None, retry: Retry | None = None, budget: Budget | None = None, timeout: float | None = None,
+        self, function: Callable[P, R], *, name: str | None = None, version: Any = None, definition: str | None = None,
+        policy: Policy | str | None = None, retry: Retry | int | None = None, budget: Budget | None = None,
+        timeout: Duration | None = None,
         compatible: Callable[[str, set[str]], list[str]] | None = None,
         accepts: Callable[..., Any] | None = None,
     ):  # fmt: skip
@@ -87,8 +93,8 @@ class Workflow:
         self.is_async = inspect.iscoroutinefunction(function)
         self.definition = (definition if definition is not None else _source(function))[:_LONGEST_DEFINITION]
         self.policy = None if policy is None else Policy.parse(policy)
-        AttemptOptions(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad options now, not when a run fails
-        self.retry, self.budget, self.timeout, self.compatible = retry, budget, timeout, compatible
+        mode = AttemptOptions(Hooks(), budget=budget, timeout=timeout, retry=retry)  # refuses bad options now, not when a run fails
+        self.retry, self.budget, self.timeout, self.compatible = mode.retry, budget, mode.timeout, compatible
         self.accepts = accepts or self._bind
         functools.update_wrapper(self, function, updated=())
         self._enter()
@@ -113,16 +119,17 @@ class Workflow:
     def __repr__(self) -> str:
         return f"<everstep.Workflow {self.name!r}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         here = current_frame()
         if here is None or not isinstance(here.run, Attempt):
             return self.function(*args, **kwargs)
         from everstep.runtime.child import child_of
 
-        return here.run.called(here.awaits, self.name, child_of(self, here), args, kwargs)
+        return cast(R, here.run.called(here.awaits, self.name, child_of(self, here), args, kwargs))
 
 
-_known: dict[str, Workflow] = {}
+AnyWorkflow = Workflow[..., Any]
+_known: dict[str, AnyWorkflow] = {}
 
 
 def _refuse_method(function: Any) -> None:
@@ -145,18 +152,60 @@ def _origin(function: Any) -> tuple[str, str]:
     return str(getattr(function, "__module__", "")), str(getattr(function, "__qualname__", ""))
 
 
-def workflow(function: Any = None, /, **options: Any) -> Any:
-    """Make a function a workflow: `store.start(function, ...)` runs it durably.
+@overload
+def workflow(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    version: object = None,
+    policy: Policy | str | None = None,
+    retry: Retry | int | None = None,
+    budget: Budget | None = None,
+    timeout: Duration | None = None,
+) -> Workflow[P, R]: ...
 
-    Options: name (under which the store saves its runs), version (a label), policy (when checkpoints are made), retry (how `store.wake()`
-    resumes a failed run), budget and timeout (of each run).
+
+@overload
+def workflow(
+    *,
+    name: str | None = None,
+    version: object = None,
+    policy: Policy | str | None = None,
+    retry: Retry | int | None = None,
+    budget: Budget | None = None,
+    timeout: Duration | None = None,
+) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+
+
+def workflow(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    version: object = None,
+    policy: Policy | str | None = None,
+    retry: Retry | int | None = None,
+    budget: Budget | None = None,
+    timeout: Duration | None = None,
+) -> Any:
+    """Make a function a workflow: `store.start(function, ...)` runs it durably. `@everstep.workflow`, or with options.
+
+    name     under which the store saves its runs; by default the name of the function
+    version  a label of the code, for rolling deploys
+    policy   when checkpoints are made automatically: every(steps=5), on("llm"), or their text
+    retry    how `store.wake()` and workers resume a run that failed: a Retry, or a number of attempts
+    budget   the limits of each run: Budget(tokens=50_000)
+    timeout  of each attempt at a run: seconds, a timedelta, or a string such as "30s"
     """
-    if function is None:
-        return lambda f: Workflow(f, **options)
-    return Workflow(function, **options)
+
+    def made(function: Callable[..., Any]) -> AnyWorkflow:
+        return Workflow(function, name=name, version=version, policy=policy, retry=retry, budget=budget, timeout=timeout)
+
+    return made if function is None else made(function)
 
 
-def as_workflow(function: Any) -> Workflow:
+def as_workflow(function: Any) -> AnyWorkflow:
     return function if isinstance(function, Workflow) else Workflow(function)
 
 
@@ -180,7 +229,7 @@ def start(store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict
         said = beginning(store, row)
         refuse_other(store, row, said, flow, args, kwargs)
         if row.status in _ENDED:
-            return _ready(flow, _known_before(recorded(store, row)))
+            return _ready(flow, _known_before(recorded(store, row), Arguments(args, kwargs)))
         changed = definition_change(store, row, flow, said, False)
     about, chunks = first_words(store, flow.name, stored, flow)
     options = {
@@ -191,7 +240,7 @@ def start(store: EngineStore, function: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def first_words(
-    store: EngineStore, name: str, stored: Stored, flow: Workflow | None = None
+    store: EngineStore, name: str, stored: Stored, flow: AnyWorkflow | None = None
 ) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """Return the content of a run's first record, and its chunks. Without a workflow, only the name is known."""
     digest = digest_of(*stored, name)
@@ -203,12 +252,12 @@ def first_words(
     return about, chunks
 
 
-def as_stored(store: EngineStore, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
+def as_stored(store: EngineStore, flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:
     """Return an input as this store saves it."""
     return (args, kwargs) if store.mask is None else store.mask.call(flow.function, args, kwargs, flow.name)
 
 
-def definition_of(store: EngineStore, flow: Workflow) -> str:
+def definition_of(store: EngineStore, flow: AnyWorkflow) -> str:
     return flow.definition if store.mask is None else store.mask.source(flow.definition)
 
 
@@ -222,13 +271,13 @@ def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> 
         raise
 
 
-def _known_before(outcome: Outcome) -> Outcome:
+def _known_before(outcome: Outcome[Any], given: Arguments) -> Outcome[Any]:
     """Set the reason that nothing was executed."""
-    outcome.reason = outcome.reason or "recorded before"
+    outcome.reason, outcome.input = outcome.reason or "recorded before", given
     return outcome
 
 
-def refuse_misfit(flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def refuse_misfit(flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse an input that the function does not accept, before a run exists that could only fail."""
     try:
         flow.accepts(*args, **kwargs)
@@ -245,20 +294,20 @@ def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id:
         return _acall_plain(flow, run, args, kwargs) if _in_loop() else asyncio.run(_acall_plain(flow, run, args, kwargs))
     with run:
         try:
-            return Outcome(run.id, Status.SUCCEEDED.value, flow.function(*args, **kwargs))
+            return Outcome(run.id, Status.SUCCEEDED.value, flow.function(*args, **kwargs), input=Arguments(args, kwargs))
         except Exception as error:  # noqa: BLE001 - it is the outcome
-            return Outcome(run.id, Status.FAILED.value, error=error)
+            return Outcome(run.id, Status.FAILED.value, error=error, input=Arguments(args, kwargs))
 
 
-async def _acall_plain(flow: Workflow, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome:
+async def _acall_plain(flow: AnyWorkflow, run: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Outcome[Any]:
     async with run:
         try:
-            return Outcome(run.id, Status.SUCCEEDED.value, await flow.function(*args, **kwargs))
+            return Outcome(run.id, Status.SUCCEEDED.value, await flow.function(*args, **kwargs), input=Arguments(args, kwargs))
         except Exception as error:  # noqa: BLE001 - it is the outcome
-            return Outcome(run.id, Status.FAILED.value, error=error)
+            return Outcome(run.id, Status.FAILED.value, error=error, input=Arguments(args, kwargs))
 
 
-def same_input(store: EngineStore, flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
+def same_input(store: EngineStore, flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any], digest: Any) -> bool:
     """Whether a recorded input equals this one, also if the call was spelled differently."""
     if digest == digest_of(*as_stored(store, flow, args, kwargs), flow.name):
         return True
@@ -278,39 +327,39 @@ def is_input_of(store: EngineStore, row: RunRow, said: dict[str, Any], digest: b
 
 
 def refuse_other(
-    store: EngineStore, row: RunRow, said: dict[str, Any], flow: Workflow, args: tuple[Any, ...], kwargs: dict[str, Any]
+    store: EngineStore, row: RunRow, said: dict[str, Any], flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
         raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
-            f"run {row.id!r} of {flow.name} was started with another input",
+            f"run {row.id!r} of workflow {flow.name!r} was started with a different input",
             remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",
         )
 
 
-def _ready(flow: Workflow | Driver, outcome: Outcome) -> Any:
+def _ready(flow: AnyWorkflow | Driver, outcome: Outcome[Any]) -> Any:
     """Return an existing outcome in the form that the caller of an async workflow expects."""
     if flow.is_async and _in_loop():
         return _give(outcome)
     return outcome
 
 
-async def _give(outcome: Outcome) -> Outcome:
+async def _give(outcome: Outcome[Any]) -> Outcome[Any]:
     return outcome
 
 
-def finish(outcome: Any) -> Outcome:
+def finish(outcome: Any) -> Outcome[Any]:
     """Return the outcome of an attempt, also if a loop is running in this thread, which then blocks."""
     if not inspect.isawaitable(outcome):
-        return cast(Outcome, outcome)
+        return cast(Outcome[Any], outcome)
     from concurrent.futures import ThreadPoolExecutor
 
     async def wait() -> Any:
         return await outcome
 
     with ThreadPoolExecutor(1, "everstep-wake") as pool:
-        return cast(Outcome, pool.submit(lambda: asyncio.run(wait())).result())
+        return cast(Outcome[Any], pool.submit(lambda: asyncio.run(wait())).result())
 
 
 def _in_loop() -> bool:
@@ -343,11 +392,13 @@ def resumed(
     if from_step is not None:
         if replay != "normal":
             raise InvalidArgument("from_step needs replay='normal'")
-        row = store.fork_before(row, from_step)
+        row = fork_before(store, row, from_step)
     elif replay != "validate" and row.status == Status.SUCCEEDED:
         if replay == "republish":
             republish(store.hook_registry, checked_from(store.backend, row, 1))
-        return _Ended(flow, recorded(store, row))
+        ended = recorded(store, row)
+        ended.input = _input(store, row, said)
+        return _Ended(flow, ended)
     elif row.status == Status.CANCELLED and replay != "validate" and not options.get("revived"):
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
     args, kwargs = _input(store, row, said)
@@ -409,14 +460,14 @@ def recover(store: EngineStore, run_id: str, max_deaths: int) -> WorkflowAttempt
     return resumed(store, run_id, None, "normal", False, {"max_deaths": max_deaths})
 
 
-def _refuse_version(store: EngineStore, row: RunRow, flow: Workflow, said: dict[str, Any]) -> None:
+def _refuse_version(store: EngineStore, row: RunRow, flow: AnyWorkflow, said: dict[str, Any]) -> None:
     """Leave a run to the workers of the version that executed it."""
     found = driven(store.backend, row, said)
     if not may_drive(found, has_begun(store.backend, row), flow.version):
         raise OtherVersion(f"version {found.version} of {flow.name} executed run {row.id!r}; this process has version {flow.version}")
 
 
-def by_name(name: str) -> Workflow | None:
+def by_name(name: str) -> AnyWorkflow | None:
     """Return the workflow of that name, if this process has it."""
     return _known.get(name)
 
@@ -437,15 +488,15 @@ def versions() -> dict[str, str | None]:
     return {**dict.fromkeys(labels()), **{name: flow.version for name, flow in list(_known.items())}}
 
 
-def _input(store: EngineStore, row: RunRow, said: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _input(store: EngineStore, row: RunRow, said: dict[str, Any]) -> Arguments:
     """Return the input that a run was started with."""
-    match load_result(store.backend, row.family, *said.get("input", (0, None))):
-        case [list() as args, dict() as kwargs]:
-            return tuple(args), kwargs
-    raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
+    found = input_of(store, row, said)
+    if found is None:
+        raise DamagedRecord(row.id, 1, "it does not contain the input of a workflow")
+    return found
 
 
-def definition_change(store: EngineStore, row: RunRow, flow: Workflow, said: dict[str, Any], anyway: bool) -> str:
+def definition_change(store: EngineStore, row: RunRow, flow: AnyWorkflow, said: dict[str, Any], anyway: bool) -> str:
     """Return the diff between the definition that a run began with and this one; raise if the run cannot continue under it."""
     before = driven(store.backend, row, said)
     if not before.ever:
@@ -460,7 +511,7 @@ def definition_change(store: EngineStore, row: RunRow, flow: Workflow, said: dic
     return changed
 
 
-def workflow_of(store: EngineStore, run_id: str) -> Workflow | Driver:
+def workflow_of(store: EngineStore, run_id: str) -> AnyWorkflow | Driver:
     """Return the workflow or the driver of a run, if this process knows it."""
     row = find_run(store.backend, run_id)
     return _workflow_of(row, beginning(store, row))
@@ -471,7 +522,7 @@ def beginning(store: EngineStore, row: RunRow) -> dict[str, Any]:
     return content(checked(store.backend, row, 1, 1)[0])
 
 
-def _workflow_of(row: RunRow, said: dict[str, Any]) -> Workflow | Driver:
+def _workflow_of(row: RunRow, said: dict[str, Any]) -> AnyWorkflow | Driver:
     name = said.get("workflow")
     driver = driver_of(row.workflow) if name is None else None
     if driver is not None:
@@ -497,7 +548,7 @@ def _difference(definition: str, before: str | None) -> str:
 class _Ended:
     """Takes the role of an attempt for a run that has already ended."""
 
-    def __init__(self, flow: Workflow | Driver, outcome: Outcome):
+    def __init__(self, flow: AnyWorkflow | Driver, outcome: Outcome[Any]):
         self._flow = flow
         self._outcome = outcome
 
@@ -511,7 +562,7 @@ class WorkflowAttempt:
     def __init__(
         self,
         store: EngineStore,
-        flow: Workflow | Driver,
+        flow: AnyWorkflow | Driver,
         id: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -533,7 +584,7 @@ class WorkflowAttempt:
         self._validate = options.get("replay") == "validate"
         mode = AttemptOptions(hooks=store.hook_registry, workflow=flow.replays, framework=not flow.replays, **given)
         fields = {**(options.get("fields") or {}), "workflow": flow.name}
-        self._handle = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode, follows)
+        self._handle: Run[Any] = Run(store, store.keeper, id, None, options.get("durability") or store.durability, fields, mode, follows)
         self._changed = changed
 
     @property
@@ -546,7 +597,7 @@ class WorkflowAttempt:
             return self._sync()
         return self._async() if _in_loop() else asyncio.run(self._async())
 
-    def _sync(self) -> Outcome:
+    def _sync(self) -> Outcome[Any]:
         handle, error = self._handle, None
         try:
             handle.__enter__()
@@ -560,7 +611,7 @@ class WorkflowAttempt:
         error = end_of(self.run, error)
         return self._outcome(error, _exit(handle, error))
 
-    async def _async(self) -> Outcome:
+    async def _async(self) -> Outcome[Any]:
         error: BaseException | None = None
         try:
             await self._handle.__aenter__()
@@ -588,15 +639,16 @@ class WorkflowAttempt:
         made.__cause__ = error
         return made
 
-    def _cancelled(self) -> Outcome:
+    def _cancelled(self) -> Outcome[Any]:
         """Return the recorded outcome of a run that cannot start: it was cancelled, has ended meanwhile, or was given up for its deaths."""
         assert self.run.row is not None
         outcome = recorded(self._store, self.run.row, self.run.report)
+        outcome.input = Arguments(self._args, self._kwargs)
         if self.run.buried:
             outcome.reason, outcome.report.deaths = DEAD, self.run.buried
         return outcome
 
-    def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome:
+    def _outcome(self, error: BaseException | None, trouble: BaseException | None) -> Outcome[Any]:
         """Return the outcome; raise the error if the attempt itself broke."""
         run = self.run
         if isinstance(trouble, AttemptLost):
@@ -616,13 +668,14 @@ class WorkflowAttempt:
         if self._validate:
             return self._validated(error)
         outcome = recorded(self._store, run.row, run.report)
+        outcome.input = Arguments(self._args, self._kwargs)
         if isinstance(error, Exception):
             outcome.error = error
         elif error is None and outcome.status == Status.SUCCEEDED:
             outcome.result = run.result
         return outcome
 
-    def _validated(self, error: BaseException | None) -> Outcome:
+    def _validated(self, error: BaseException | None) -> Outcome[Any]:
         """Return the outcome of a validation. If it found differences, its status is not that of the run."""
         from everstep.runtime.steps import validate
 
@@ -630,6 +683,7 @@ class WorkflowAttempt:
         assert run.row is not None
         validate.conclude(run, error)
         outcome = Outcome(run.row.id, run.row.status, run.result, error if isinstance(error, Exception) else None, report=run.report)
+        outcome.input = Arguments(self._args, self._kwargs)
         count = len(run.report.differences)
         if count:
             outcome.status = DIFFERS
@@ -648,7 +702,7 @@ def resumable(run: str, failure: EverstepError) -> EverstepError:
     return shown
 
 
-def _exit(run: Run, error: BaseException | None) -> BaseException | None:
+def _exit(run: Run[Any], error: BaseException | None) -> BaseException | None:
     try:
         run.__exit__(type(error) if error is not None else None, error, None)
     except BaseException as trouble:  # noqa: BLE001 - raised by _outcome

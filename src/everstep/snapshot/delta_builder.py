@@ -25,6 +25,7 @@ from everstep.snapshot.untracked import changes_of, remember
 KEY = "state"  # the key of the state in a tracker's root
 MOST_SEEN = 32
 _ADOPTABLE: frozenset[Any] = frozenset({dict, list})
+_CONTAINERS: frozenset[Any] = frozenset({dict, list, TrackedDict, TrackedList})
 _get_dict, _get_list = dict.__getitem__, list.__getitem__
 
 
@@ -44,7 +45,11 @@ def state_of(tracker: Tracker) -> Any:
 
 
 def replace_state(tracker: Tracker, state: Any) -> None:
-    """Use another object as the state, without copying it."""
+    """Use another object as the state, without copying it. A new instance of a class is compared with the one before, field by field."""
+    old = _get_dict(tracker.root, KEY)
+    if state.__class__ is old.__class__ and state.__class__ not in FROZEN and state.__class__ not in _CONTAINERS:
+        hand_in(tracker, state)
+        return
     tracker.handed_in = False
     tracker.root[KEY] = state
 

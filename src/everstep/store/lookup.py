@@ -5,16 +5,17 @@ These are functions over a store, so that the layers above do not need its backe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
-from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
+from everstep.store.store import fork_before as before
 from everstep.store.views import RunInfo
 
 if TYPE_CHECKING:
+    from everstep.store.gates import Gate
     from everstep.store.store import BaseStore
 
 _ATTEMPTED = tuple(kind.value for kind in (Kind.START, Kind.STATUS, Kind.GATE, Kind.ANSWER, Kind.TIMER))
@@ -45,24 +46,29 @@ def journal_length(store: BaseStore, run: str) -> int:
 
 def started_with(store: BaseStore, run: str) -> dict[str, Any]:
     """Return the content of a run's first record: workflow, input, and the options of enqueue."""
+    from everstep.store.journal.entries import said_in
+
     return said_in(checked(store.backend, find_run(store.backend, run), 1, 1)[0])
 
 
 def fork_before(store: BaseStore, run: str, step: str) -> str:
     """Fork a workflow's run just before one of its steps; return the id of the fork."""
-    return store.fork_before(find_run(store.backend, run), step).id
+    return before(store, find_run(store.backend, run), step).id
 
 
 def attempts(store: BaseStore, run: str) -> set[int]:
     """Return the attempts that recorded more than steps: a resume may only read an answer. Taking the lease to cancel or pause does not
-    count.
+    count, nor do the attempts of the run that this one was forked from.
     """
     row = store.backend.run(run)
     records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _ATTEMPTED)
-    return {one.epoch for one in records if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
+    own = (one for one in records if row is not None and one.at >= row.created_at)
+    return {one.epoch for one in own if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
 
 
 def _status(record: Record) -> str | None:
+    from everstep.store.journal.entries import said_in  # a list of runs does without
+
     return None if record.body is None else said_in(record).get("status")
 
 
@@ -73,3 +79,24 @@ def full_copies(store: BaseStore, runs: list[str], stored: int) -> int | None:
     rows = [row for row in map(store.backend.run, runs) if row is not None]
     found = naive_size(store.backend, store.framer, rows, stored)
     return None if found is None else found.bytes
+
+
+def driver(store: BaseStore, run: RunInfo) -> Literal["alive", "dead", "none"]:
+    """Return whether the process that has a run open is alive; "none" if no process has it open."""
+    if not run.open:
+        return "none"
+    row = store.backend.run(run.id)
+    if row is None or row.worker is None:
+        return "none"
+    return "dead" if store.backend.holder(row) is None else "alive"
+
+
+def unanswered(store: BaseStore, run: str) -> list[Gate]:
+    """Return the gates that a run waits at, without those whose answer is recorded and only waits for the run to be resumed."""
+    answered = {message.name for message in store.backend.messages(run)}
+    return [gate for gate in store.gates(run) if gate.open and f"answer:{gate.address}" not in answered]
+
+
+def feed_before(store: BaseStore, count: int) -> int:
+    """Return a position in the feed of all runs with at most `count` events after it."""
+    return max(0, int(store.backend.feed_end()) - count)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from everstep import clock as clocks
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 
 Progress = Callable[[int, int, str], object]
@@ -18,7 +20,8 @@ class TimeOver(Exception):
 class Pace:
     """Counts finished work against a total, in any unit."""
 
-    def __init__(self, progress: Progress | None, seconds: float | None):
+    def __init__(self, progress: Progress | None, given: Any):
+        seconds = to_seconds(given, "seconds")
         if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0):
             raise InvalidArgument(f"seconds must be a number greater than 0, or None for no limit, got {seconds!r:.60}")
         if progress is not None and not callable(progress):

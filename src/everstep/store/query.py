@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
@@ -18,6 +18,11 @@ from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
 from everstep.store.views import Checkpoint, Page, RunInfo
 
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from everstep.store.masking import Mask
+
 _MOST = 10_000
 RESERVED = "$"
 MAX_POSITION = 2**63 - 1
@@ -27,6 +32,30 @@ Time = datetime | float | int
 
 _COMMON = ("tag", "note", "meta", "since", "until", "oldest_first", "after", "limit")
 FILTERS = {"runs": ("status", "workflow", "session", "parent", "prefix", *_COMMON), "checkpoints": _COMMON}
+
+
+if TYPE_CHECKING:
+
+    class CheckpointFilters(TypedDict, total=False):
+        """The filters of `Store.checkpoints`."""
+
+        tag: str | Iterable[str]
+        note: str | None
+        meta: Mapping[str, Any] | None
+        since: datetime | float | None
+        until: datetime | float | None
+        oldest_first: bool
+        limit: int | None
+        after: int | None
+        status: str | None
+        workflow: str | None
+        session: str | None
+        parent: str | None
+
+    class RunFilters(CheckpointFilters, total=False):
+        """The filters of `Store.runs`."""
+
+        prefix: str | None
 
 
 def make_query(what: str, **filters: Any) -> Query:
@@ -175,7 +204,8 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
     for key, value in meta.items():
         if not isinstance(key, str) or not (value is None or isinstance(value, (str, int, float, bool))):
             raise InvalidArgument(
-                f"meta must have text keys and JSON scalars, got {key!r}: {value!r:.60}", remedy="Keep structured data in the state."
+                f"meta must have strings as keys and JSON scalars as values, got {key!r}: {value!r:.60}",
+                remedy="Keep structured data in the state.",
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise InvalidArgument(f"metadata {key!r} must fit into 64 bits, got {value}")
@@ -206,3 +236,23 @@ def to_us(time: Time | None) -> int | None:
     if isinstance(time, (int, float)) and not isinstance(time, bool) and abs(time) < 1e11:  # false for NaN, too
         return int(time * 1_000_000)
     raise InvalidArgument(f"a time must be a datetime or seconds since 1970, got {time!r}")
+
+
+def run_fields(
+    mask: Mask | None,
+    workflow: str | None,
+    session: str | None,
+    tags: Iterable[str] | str,
+    note: str | None,
+    meta: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Check the fields that describe a new run, and mask them if the store does."""
+    if mask is not None:
+        note, meta = mask.text(note), mask.meta(meta)
+    return {
+        "workflow": check_text(workflow, "workflow"),
+        "session": check_text(session, "session"),
+        "tags": check_tags(tags),
+        "note": check_note(note),
+        "meta": to_meta(meta),
+    }

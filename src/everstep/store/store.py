@@ -7,7 +7,7 @@ Relies on a backend for bytes and on `snapshot` for their meaning. Thread-safe. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import need, whole
@@ -27,15 +27,16 @@ from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.refs import find_run, resolve
-from everstep.store.views import Checkpoint, Page, RunInfo
+from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
+    from everstep.durations import Duration
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
     from everstep.store.events.event import Event
     from everstep.store.gates import Gate
     from everstep.store.journal.attached import Attached
-    from everstep.store.journal.steps import Step
+    from everstep.store.journal.steps import Step, StepDetail
     from everstep.store.masking import Mask
     from everstep.store.progress import Progress
     from everstep.store.repair.salvage import Salvaged
@@ -53,6 +54,8 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
 class BaseStore:
     """Runs, checkpoints and states in one backend."""
 
+    framer: Framer
+
     def __init__(
         self,
         backend: Backend,
@@ -66,10 +69,11 @@ class BaseStore:
         redaction: Redactor | None = None,
     ):
         self.backend = whole(backend)
-        self.frame_with(Framer(compression, level, threshold))
+        frame_with(self, Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
-        self.set_redaction(redaction)
+        self.mask: Mask | None = None
+        set_redaction(self, redaction)
 
     @property
     def url(self) -> str:
@@ -102,7 +106,7 @@ class BaseStore:
     def states(
         self, run_id: str, *, first: int | None = None, last: int | None = None, newest_first: bool = True, shared: bool = False
     ) -> Iterator[tuple[Checkpoint, Any]]:
-        """Yield the checkpoints first..last (numbers) with their states, in one walk; pruned ones are left out.
+        """Return the checkpoints first..last (numbers) with their states, in one walk; pruned ones are left out.
 
         Each state is a new plain value. With `shared`, unchanged parts are the same objects in all of them, which is five times faster: do
         not change them.
@@ -119,31 +123,28 @@ class BaseStore:
     def _resolve(self, ref: str, at: int | str | None = None) -> tuple[RunRow, int]:
         return resolve(self.backend, ref if at is None else f"{ref}@{at}")
 
-    def frame_with(self, framer: Framer) -> None:
-        """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
-        self.framer = self.backend.framer = framer
-
     def get(self, run_id: str) -> RunInfo:
         """Return information about a run; of a failed one also its error."""
         row = find_run(self.backend, run_id)
         return RunInfo.of(row, reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
 
-    def runs(self, **filters: Any) -> Page[RunInfo]:
+    def runs(self, **filters: Unpack[query.RunFilters]) -> Page[RunInfo]:
         """List runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must match), note (a part
         of it), meta (a dict of key and value), since, until (datetime or seconds), oldest_first, limit, after (the `next` of the
         previous page).
         """
         return query.list_runs(self.backend, query.make_query("runs", **filters))
 
-    def checkpoints(self, run_id: str, **filters: Any) -> Page[Checkpoint]:
+    def checkpoints(self, run_id: str, **filters: Unpack[query.CheckpointFilters]) -> Page[Checkpoint]:
         """List checkpoints of a run, newest first. Filters as for `runs` where they apply: tag, note, meta, since, until."""
         need(self.backend, Index)
         row = find_run(self.backend, run_id)
-        about_run = {name: filters.pop(name) for name in ("status", "workflow", "session", "parent") if name in filters}
+        given: dict[str, Any] = dict(filters)
+        about_run = {name: given.pop(name) for name in ("status", "workflow", "session", "parent") if name in given}
         query.make_query("runs", **about_run)  # rejects invalid values
         if any(getattr(row, name) != value for name, value in about_run.items()):
             return Page()  # these are the same for all checkpoints of a run
-        return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **filters))
+        return query.list_checkpoints(self.backend, row, query.make_query("checkpoints", **given))
 
     def find(
         self, *, meta: Mapping[str, Any] | None = None, tags: Iterable[str] | str = (), limit: int | None = None, after: int | None = None
@@ -173,7 +174,7 @@ class BaseStore:
         from everstep.store.travel import history
 
         first = resolve(self.backend, a)
-        return history.diff(self.backend, first, resolve(self.backend, b, first[0]))
+        return Listed(history.diff(self.backend, first, resolve(self.backend, b, first[0])))
 
     def blame(self, ref: str, path: Sequence[Any]) -> Blame:
         """Return the checkpoint, up to the one that the ref names, that last changed the value at a path: `store.blame("r", ["plan",
@@ -211,15 +212,6 @@ class BaseStore:
         self._tell("after_fork", row.id, number=number, fork=made.id)
         return RunInfo.of(made)
 
-    def fork_before(self, row: RunRow, address: str, id: str | None = None) -> RunRow:
-        """Fork a workflow's run just before one of its steps."""
-        self._tell("before_fork", row.id, step=address)
-        from everstep.store.travel import forks
-
-        made = forks.fork_before(self.backend, self.framer, row, address, id)
-        self._tell("after_fork", row.id, step=address, fork=made.id)
-        return made
-
     def copy(self, run_id: str, id: str | None = None) -> RunInfo:
         """Create a run with the whole history of another one, under a new id in the same family; it shares all chunks.
 
@@ -256,7 +248,7 @@ class BaseStore:
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Report an event; a store with a runtime has hooks for it."""
 
-    def verify(self, depth: Depth = "quick", *, progress: Progress | None = None, seconds: float | None = None) -> Report:
+    def verify(self, depth: Depth = "quick", *, progress: Progress | None = None, seconds: Duration | None = None) -> Report:
         """Verify the store: quick, records or full. Others may write meanwhile.
 
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
@@ -288,7 +280,7 @@ class BaseStore:
         return self._cleaner().prune(retention, run, dry_run, progress)
 
     def drop(self, run_id: str, numbers: Iterable[int]) -> int:
-        """Drop checkpoints for good: state, note, tags, metadata and attached entries; return how many. Their numbers stay, without content.
+        """Drop checkpoints permanently: state, note, tags, metadata and attached entries; return how many. Their numbers stay, without content.
 
         The newest checkpoint cannot be dropped. `store.gc()` frees the chunks that only they needed. While a process drives the run, this
         raises LeaseHeld.
@@ -305,12 +297,14 @@ class BaseStore:
         """
         return self._cleaner().gc(dry_run, compact, progress)
 
-    def cleanup(self, retention: Given = None, *, dry_run: bool = False, seconds: float | None = None) -> Cleaned:
+    def cleanup(
+        self, retention: Given = None, *, dry_run: bool = False, seconds: Duration | None = None, progress: Progress | None = None
+    ) -> Cleaned:
         """Delete ended runs as their retention says; prune, gc, and return the space. The store records when this was done.
 
         After `seconds` it stops, and the next clean-up continues.
         """
-        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many)
+        return self._cleaner().clean(retention, dry_run, seconds, self._remove_many, progress)
 
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Store a retention: for every run, for those of a workflow, or for one run. None removes it."""
@@ -333,17 +327,26 @@ class BaseStore:
 
         return Cleaner(self.backend, self.framer, self.retention, self.protect)
 
-    def upgrades(self, all_checkpoints: bool = False) -> list[Upgrade]:
+    def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
         from everstep.store.upgrades import upgrades
 
-        return upgrades(self.backend, all_checkpoints)
+        return upgrades(self.backend, all_checkpoints, progress)
 
     def steps(self, run_id: str) -> list[Step]:
         """Return the recorded steps of a run, failed attempts too, in the order in which they ended."""
         from everstep.store.journal.steps import list_steps
 
-        return list_steps(self.backend, find_run(self.backend, run_id))
+        return Listed(list_steps(self.backend, find_run(self.backend, run_id)))
+
+    def step(self, run_id: str, address: str) -> StepDetail:
+        """Return one recorded step of a run, with its input, its output, its error and all its attempts.
+
+        `address` is that of `steps`, such as "ask#0"; a name alone means its first use.
+        """
+        from everstep.store.journal.steps import step_detail
+
+        return step_detail(self.backend, find_run(self.backend, run_id), address)
 
     def gates(self, run_id: str) -> list[Gate]:
         """Return the gates that a run has reached, with questions and answers; an answer shows as soon as it is posted."""
@@ -381,57 +384,80 @@ class BaseStore:
         need(self.backend, Audit)
         return self.backend.stats()
 
-    def first_commit(
-        self, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **changes: Any
-    ) -> Commit:
-        """Return the commit that creates a run; `changes` override fields of its row."""
-        row = new_row(id or new_id(), **fields)
-        for name, value in changes.items():
-            setattr(row, name, value)
-        chain = Chain(self.framer, row, None, self.backend.seal)
-        chain.start(**about)
-        chain.chunks(chunks)
-        return chain.commit()
-
-    def commit(
-        self,
-        row: RunRow,
-        saver: Saver,
-        note: str | None,
-        tags: tuple[str, ...],
-        meta: str | None,
-        own: str | None = None,
-        entries: Sequence[Entry] = (),
-    ) -> Commit:
-        """Return the commit of one checkpoint of a run, together with the journal entries before it."""
-        saved = saver.build()
-        try:
-            chain = Chain(self.framer, row, row, self.backend.seal)
-            if entries:
-                chain.entries(entries)
-            chain.checkpoint(saved, note, tags, meta, own)
-            return chain.commit()
-        except BaseException:
-            saver.lost()
-            raise
-
-    def saver(self) -> Saver:
-        """Make the object that turns the states of one run into records."""
-        saver = Saver(self.framer.wrap, self._checking)
-        if self.mask is None:
-            return saver
-        from everstep.store.masking import MaskingSaver
-
-        return MaskingSaver(saver, self.mask)
-
-    def set_redaction(self, redaction: Redactor | None) -> None:
-        """Mask values before they are stored; None stops this."""
-        self.mask: Mask | None = None
-        if redaction is not None:
-            from everstep.store.masking import Mask
-
-            self.mask = Mask(redaction)
-
     def close(self) -> None:
         """Close the store."""
         self.backend.close()
+
+
+# For code that writes runs. Functions, because a user of a store does not need them.
+
+
+def frame_with(store: BaseStore, framer: Framer) -> None:
+    """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
+    store.framer = store.backend.framer = framer
+
+
+def fork_before(store: BaseStore, row: RunRow, address: str, id: str | None = None) -> RunRow:
+    """Fork a workflow's run just before one of its steps."""
+    store._tell("before_fork", row.id, step=address)
+    from everstep.store.travel import forks
+
+    made = forks.fork_before(store.backend, store.framer, row, address, id)
+    store._tell("after_fork", row.id, step=address, fork=made.id)
+    return made
+
+
+def first_commit(
+    store: BaseStore, id: str | None, fields: dict[str, Any], about: dict[str, Any], chunks: Sequence[tuple[bytes, bytes]], **changes: Any
+) -> Commit:
+    """Return the commit that creates a run; `changes` override fields of its row."""
+    row = new_row(id or new_id(), **fields)
+    for name, value in changes.items():
+        setattr(row, name, value)
+    chain = Chain(store.framer, row, None, store.backend.seal)
+    chain.start(**about)
+    chain.chunks(chunks)
+    return chain.commit()
+
+
+def checkpoint_commit(
+    store: BaseStore,
+    row: RunRow,
+    saver: Saver,
+    note: str | None,
+    tags: tuple[str, ...],
+    meta: str | None,
+    own: str | None = None,
+    entries: Sequence[Entry] = (),
+) -> Commit:
+    """Return the commit of one checkpoint of a run, together with the journal entries before it."""
+    saved = saver.build()
+    try:
+        chain = Chain(store.framer, row, row, store.backend.seal)
+        if entries:
+            chain.entries(entries)
+        chain.checkpoint(saved, note, tags, meta, own)
+        return chain.commit()
+    except BaseException:
+        saver.lost()
+        raise
+
+
+def new_saver(store: BaseStore) -> Saver:
+    """Return a saver for the state of a run; it masks values if the store does."""
+    saver = Saver(store.framer.wrap, store._checking)
+    if store.mask is None:
+        return saver
+    from everstep.store.masking import MaskingSaver
+
+    return MaskingSaver(saver, store.mask)
+
+
+def set_redaction(store: BaseStore, redaction: Redactor | None) -> None:
+    """Mask values before they are stored; None stops this."""
+    if redaction is None:
+        store.mask = None
+        return
+    from everstep.store.masking import Mask
+
+    store.mask = Mask(redaction)

@@ -20,6 +20,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.loader import Loader
 from everstep.store.journal.entries import CHUNKED, INLINE, StepEntry, open_as
 from everstep.store.load import load, unproved
+from everstep.store.progress import Pace, Progress
 from everstep.store.refs import verified
 
 What = Literal["upgrade", "unknown", "newer", "fails", "damaged"]
@@ -56,20 +57,23 @@ class Upgrade(Shape, frozen=True):
         return f"{ref} {self.where}: {what.get(self.outcome) or f'{self.outcome}: {self.error}'}"
 
 
-def upgrades(backend: Backend, all_checkpoints: bool = False) -> list[Upgrade]:
+def upgrades(backend: Backend, all_checkpoints: bool = False, progress: Progress | None = None) -> list[Upgrade]:
     """List what would happen to the objects in the newest state of every run, or in all states, and in the results of steps."""
-    return list(each_upgrade(backend, all_checkpoints))
+    return list(each_upgrade(backend, all_checkpoints, progress))
 
 
-def each_upgrade(backend: Backend, all_checkpoints: bool = False) -> Iterator[Upgrade]:
+def each_upgrade(backend: Backend, all_checkpoints: bool = False, progress: Progress | None = None) -> Iterator[Upgrade]:
     """Yield the same run by run, for stores with a long list."""
     seen: set[bytes] = set()
+    pace = Pace(progress, None)
+    pace.total = backend.manifest().runs
     for oldest_first in (True, False):  # approach an unreadable row from both sides
         try:
             for row in _rows(backend, oldest_first):
                 if row.key not in seen:
                     seen.add(row.key)
                     yield from _run(backend, row, all_checkpoints)
+                    pace.on(1, "upgrades")
         except Damaged as error:
             problem = error
         else:

@@ -11,9 +11,20 @@ from everstep.fields import Shape
 from everstep.records import CHILD, Record, RunRow
 
 T = TypeVar("T")
+_ABOUT_RUN = ("status", "workflow", "session", "tags", "note", "meta", "parent", "created_at", "updated_at", "checkpoints")
+_ABOUT_CHECKPOINT = ("kind", "at", "step", "tags", "note", "meta", "used")
 
 
-class Page(list[T], Generic[T]):
+class Listed(list[T]):
+    """A list that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from everstep.notebook import listed
+
+        return listed(self)
+
+
+class Page(Listed[T], Generic[T]):
     """One page of a listing; `next` is the cursor for `after=` of the next page, None if this is the last."""
 
     next: int | None = None
@@ -40,6 +51,15 @@ class RunInfo(Shape, frozen=True):
     """Whether the parent called this run; otherwise this run was forked from the parent."""
     error: dict[str, str] | None = None
     """Of a failed run: type, message and traceback. Only `store.get` reads it."""
+
+    def __repr__(self) -> str:
+        about = f", workflow {self.workflow!r}" if self.workflow else ""
+        return f"<everstep.RunInfo {self.id!r} {self.status}{about}, checkpoints: {self.checkpoints}>"
+
+    def _repr_html_(self) -> str:
+        from everstep.notebook import pairs
+
+        return pairs(f"run {self.id}", [(name, getattr(self, name)) for name in _ABOUT_RUN])
 
     @classmethod
     def of(cls, row: RunRow, error: dict[str, str] | None = None) -> RunInfo:
@@ -161,6 +181,11 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.ref!r}, note={self.note!r}, tags={self.tags!r})"
+
+    def _repr_html_(self) -> str:
+        from everstep.notebook import pairs
+
+        return pairs(f"checkpoint {self.ref}", [(name, getattr(self, name)) for name in _ABOUT_CHECKPOINT])
 
 
 def when(us: int) -> datetime:

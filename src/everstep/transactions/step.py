@@ -33,6 +33,7 @@ from everstep.errors import (
     StoreUnreachable,
 )
 from everstep.fields import Shape
+from everstep.runtime.engine_store import at_close
 from everstep.runtime.steps.lookup import kept as count_kept
 from everstep.runtime.steps.record import after_step, succeeded
 from everstep.runtime.steps.ticket import Unrecorded
@@ -210,7 +211,7 @@ def _entered(run: Attempt, address: str) -> StepResults:
     if address not in run.databases:
         results.enter(row.key, row.id, row.epoch, lambda step: _is_recorded(run, step))
         run.databases.add(address)
-        run.store.at_close(address, lambda: _tidy(results))
+        at_close(run.store, address, lambda: _tidy(results))
     return results
 
 

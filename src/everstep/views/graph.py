@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from everstep.fields import Shape
 from everstep.store.gates import Gate
+from everstep.views.runs import seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -57,7 +58,7 @@ def graph(store: Store, run: str) -> GraphView:
     info = store.get(run)
     nodes = _nodes(store, run)
     forks = tuple(ForkView(fork.id, fork.parent_number) for fork in store.runs(parent=run, limit=100))
-    return GraphView(info.id, info.status, tuple(nodes), tuple(_edges(nodes)), forks)
+    return GraphView(info.id, seen_status(store, info)[0], tuple(nodes), tuple(_edges(nodes)), forks)
 
 
 def _nodes(store: Store, run: str) -> list[NodeView]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from everstep.fields import Shape
 from everstep.store.events.event import Event
+from everstep.store.lookup import feed_before as position_before
 from everstep.store.lookup import journal_length
 from everstep.views.json import Beside, Stored
 from everstep.views.masking import Masking
@@ -65,3 +66,26 @@ def whole_timeline(store: Store, mask: Masking, run: str, after: int = 0) -> Ite
         if not page.more:
             return
         after = page.next
+
+
+class FeedPage(Shape, frozen=True):
+    """Events of all runs in commit order. `next` is the position after the last one, a text that can be kept."""
+
+    events: tuple[EventView, ...]
+    next: str
+
+
+def feed(store: Store, mask: Masking, after: int | str, names: Collection[str] = ()) -> FeedPage:
+    """Return all events of a store after a position, only those with these names if any are given."""
+    found: list[EventView] = []
+    while True:
+        page = store.events(after, limit=PAGE)
+        found += [event_view(event, mask) for event in page if not names or event.name in names]
+        after = str(page.next)
+        if len(page) < PAGE:
+            return FeedPage(tuple(found), after)
+
+
+def feed_before(store: Store, count: int) -> int:
+    """Return a position in the feed of all runs with at most `count` events after it."""
+    return position_before(store, count)

@@ -1,8 +1,8 @@
-"""The outcome of an attempt, masked: its result or error, the gates that it waits at, and its report. Reads nothing."""
+"""The outcome of an attempt, or of a run now, masked: its input, its result or error, the gates that it waits at, and its report."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everstep.fields import Shape
 from everstep.views.json import Stored
@@ -10,9 +10,11 @@ from everstep.views.masking import Masking
 from everstep.views.run import GateView, gate_view
 
 if TYPE_CHECKING:
+    from everstep.api import Store
     from everstep.runtime.outcome import Outcome
     from everstep.runtime.report import Report
     from everstep.runtime.steps.difference import Difference
+    from everstep.store.journal.results import Arguments
 
 
 class ErrorView(Shape, frozen=True):
@@ -20,6 +22,13 @@ class ErrorView(Shape, frozen=True):
 
     type: str
     message: str
+
+
+class InputView(Shape, frozen=True):
+    """The arguments of a call."""
+
+    args: Stored
+    kwargs: Stored
 
 
 class DifferenceView(Shape, frozen=True):
@@ -59,15 +68,27 @@ class OutcomeView(Shape, frozen=True):
     reason: str | None
     gates: tuple[GateView, ...]
     report: ReportView
+    input: InputView | None = None
 
 
-def outcome_view(outcome: Outcome, mask: Masking) -> OutcomeView:
+def outcome(store: Store, mask: Masking, run: str) -> OutcomeView:
+    """Return the outcome of a run at this moment, with its input and, if it has ended, its result or error."""
+    return outcome_view(store.outcome(run), mask)
+
+
+def outcome_view(outcome: Outcome[Any], mask: Masking) -> OutcomeView:
     """Return an outcome, masked."""
     error = outcome.error
     return OutcomeView(
         outcome.run, outcome.status, mask(outcome.result), None if error is None else ErrorView(type(error).__qualname__, mask.text(str(error))),
         mask(outcome.reason), tuple(gate_view(gate, mask) for gate in outcome.gates), report_view(outcome.report, mask),
+        input_view(outcome.input, mask),
     )  # fmt: skip
+
+
+def input_view(given: Arguments | None, mask: Masking) -> InputView | None:
+    """Return the arguments of a call, masked."""
+    return None if given is None else InputView(mask(list(given.args)), mask(given.kwargs))
 
 
 def report_view(report: Report, mask: Masking) -> ReportView:

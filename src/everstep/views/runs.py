@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.errors import NotFound
 from everstep.fields import Shape
+from everstep.records import Status
+from everstep.store.lookup import driver
 from everstep.store.views import RunInfo
 from everstep.views.json import Beside, Stored
 from everstep.views.masking import Masking
@@ -17,10 +19,16 @@ if TYPE_CHECKING:
 
 _MOST = 2_000
 _CHILDREN = 500
+CRASHED, INTERRUPTED = "crashed", "interrupted"
+STATUSES = ("queued", "running", CRASHED, INTERRUPTED, "waiting", "succeeded", "failed", "cancelled")
 
 
 class RunView(Shape, frozen=True):
-    """A run, masked. `error` is only set in the view of one failed run."""
+    """A run, masked. `error` is only set in the view of one failed run.
+
+    `status` is that of the run, and two more words for a run that is stored as running: crashed, if its process has died, and interrupted,
+    if its process closed it before its end.
+    """
 
     id: str
     status: str
@@ -68,23 +76,41 @@ class Forest(Shape, frozen=True):
     cut: bool
 
 
-def run_view(run: RunInfo, mask: Masking) -> RunView:
+def run_view(store: Store, run: RunInfo, mask: Masking) -> RunView:
     """A run, masked."""
+    status, is_open = seen_status(store, run)
     return RunView(
-        run.id, run.status, run.workflow, run.session, run.tags, mask(run.note), mask(run.meta), run.parent, run.parent_number, run.child,
-        run.created_at, run.updated_at, run.checkpoints, run.stored_bytes, run.open, mask(run.error),
+        run.id, status, run.workflow, run.session, run.tags, mask(run.note), mask(run.meta), run.parent, run.parent_number, run.child,
+        run.created_at, run.updated_at, run.checkpoints, run.stored_bytes, is_open, mask(run.error),
     )  # fmt: skip
 
 
-def list_runs(store: Store, mask: Masking, **filters: Any) -> RunPage:
-    """Return one page of runs, newest first; filters and the cursor `after` are those of `store.runs`."""
-    page = store.runs(**filters)
-    return RunPage(tuple(run_view(run, mask) for run in page), page.next)
+def seen_status(store: Store, run: RunInfo) -> tuple[str, bool]:
+    """Return the status of a run as people see it, and whether a live process has it open."""
+    found = driver(store, run)
+    if run.status != Status.RUNNING or found == "alive":
+        return run.status, found == "alive"
+    return (CRASHED if found == "dead" else INTERRUPTED), False
+
+
+def list_runs(store: Store, mask: Masking, *, status: str | None = None, **filters: Any) -> RunPage:
+    """Return one page of runs, newest first; filters and the cursor `after` are those of `store.runs`, and `status` is that of a view."""
+    if status not in (Status.RUNNING, CRASHED, INTERRUPTED):
+        page = store.runs(status=status, **filters)
+        return RunPage(tuple(run_view(store, run, mask) for run in page), page.next)
+    found: list[RunView] = []
+    limit, after = filters.pop("limit", None), filters.pop("after", None)
+    while True:  # a page that is full of runs with another of these statuses is not the last one
+        page = store.runs(status=Status.RUNNING, after=after, limit=None if limit is None else limit - len(found), **filters)
+        found += [view for run in page if (view := run_view(store, run, mask)).status == status]
+        after = page.next
+        if after is None or len(found) == limit:
+            return RunPage(tuple(found), after)
 
 
 def failed_runs(store: Store, mask: Masking, error: str, limit: int | None = None) -> RunPage:
     """Return the failed runs whose error is of this class, or was caused by one; the oldest first."""
-    return RunPage(tuple(run_view(run, mask) for run in store.failed_by(error, limit)), None)
+    return RunPage(tuple(run_view(store, run, mask) for run in store.failed_by(error, limit)), None)
 
 
 def forest(store: Store, mask: Masking, runs: Iterable[RunView]) -> Forest:
@@ -103,7 +129,7 @@ def _root(store: Store, mask: Masking, run: RunView) -> RunView:
     seen = {run.id}
     while run.parent is not None and run.parent not in seen:
         try:
-            run = run_view(store.get(run.parent), mask)
+            run = run_view(store, store.get(run.parent), mask)
         except NotFound:  # it was deleted
             return run
         seen.add(run.id)

@@ -12,6 +12,7 @@ from everstep.fields import Shape, field
 from everstep.store.lookup import attempts, full_copies
 from everstep.store.views import RunInfo
 from everstep.views.queues import QueueView, queues
+from everstep.views.runs import seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -95,9 +96,9 @@ def count(store: Store, since: datetime | float | None, most: int, progress: Cal
     largest: list[tuple[int, str]] = []
     after = None
     while True:
-        page = store.runs(limit=_PAGE, after=after, **({} if since is None else {"since": since}))
+        page = store.runs(limit=_PAGE, after=after, since=since)
         for run in page:
-            out.statuses[run.status] += 1
+            out.statuses[seen_status(store, run)[0]] += 1
             out.checkpoints += run.checkpoints
             out.stored += run.stored_bytes
             if out.runs < most:
@@ -114,6 +115,8 @@ def _add(out: Counted, store: Store, run: RunInfo) -> None:
     out.runs += 1
     found = attempts(store, run.id)
     for step in store.steps(run.id):
+        if step.ended < run.created_at:  # a fork has the steps of its parent, which are counted there
+            continue
         out.steps += 1
         out.failed += step.status != "succeeded"
         out.seconds += step.seconds

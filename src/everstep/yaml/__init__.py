@@ -21,7 +21,7 @@ from everstep.errors import InvalidWorkflow
 from everstep.runtime.disabled import OffRun
 from everstep.runtime.engine.context import current
 from everstep.runtime.engine.owner import current_frame
-from everstep.runtime.workflow import Workflow
+from everstep.runtime.workflow import AnyWorkflow, Workflow
 from everstep.yaml.compatible import reasons
 from everstep.yaml.document import Document, parse
 from everstep.yaml.interpreter import Walk
@@ -32,7 +32,7 @@ from everstep.yaml.target import callables
 __all__ = ["load"]
 
 
-def load(path: str | os.PathLike[str], text: str | None = None) -> Workflow:
+def load(path: str | os.PathLike[str], text: str | None = None) -> AnyWorkflow:
     """Load a workflow from a YAML file, or from `text`; then `path` is only the name used in messages.
 
     The Python callables that it names are imported now. The workflow is registered in this process by its name, so that its runs can be

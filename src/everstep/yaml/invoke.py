@@ -109,7 +109,7 @@ class Calls:
         )
 
 
-def _here(run: Run) -> Frame:
+def _here(run: Run[Any]) -> Frame:
     attempt = attempt_of(run)
     return within(attempt) or attempt.root
 

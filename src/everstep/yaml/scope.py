@@ -27,7 +27,7 @@ SKIPPED = Ended("skipped")
 class Scope:
     """The names for expressions. `ended` grows with the run; each member of a parallel group adds its own end from its own thread."""
 
-    def __init__(self, run: Run | OffRun, file: str | None, inputs: Mapping[str, Any]):
+    def __init__(self, run: Run[Any] | OffRun, file: str | None, inputs: Mapping[str, Any]):
         self.run = run
         self.ended: dict[str, Ended] = {}
         self._file = file

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from everstep.cli.app import App
+from everstep.cli.common import common
 from everstep.cli.draw.text import cell
+from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
     from everstep.api import Store
     from everstep.queues.schedules import Schedule
     from everstep.store.gates import Gate
-    from everstep.store.views import RunInfo
+    from everstep.views.runs import RunView
 
 _MOST = 50
 
@@ -49,6 +52,15 @@ class GateArgument(click.ParamType[str]):
         return [CompletionItem(gate.name, help=cell(gate.ask or "", 60)) for gate in gates(ctx) if gate.name.startswith(incomplete)]
 
 
+class StepArgument(click.ParamType[str]):
+    """The name or address of a step of the run in the argument before."""
+
+    name = "step"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(address, help=status) for address, status in steps(ctx).items() if address.startswith(incomplete)]
+
+
 class QueueArgument(click.ParamType[str]):
     """The name of a queue, which may be new."""
 
@@ -68,11 +80,13 @@ class ScheduleArgument(click.ParamType[str]):
         return [CompletionItem(one.name, help=cell(f"{one.cron} {one.workflow}", 60)) for one in found if one.name.startswith(incomplete)]
 
 
-def found(ctx: click.Context, beginning: str) -> list[RunInfo]:
+def found(ctx: click.Context, beginning: str) -> Sequence[RunView]:
     """Return the runs whose ids begin with a text. Completion never reports an error: it could not show it."""
     try:
         with _opened(ctx) as store:
-            return list(store.runs(prefix=beginning, limit=_MOST)) if beginning else list(store.runs(limit=_MOST))
+            from everstep.views.runs import list_runs
+
+            return list_runs(store, Masking(), limit=_MOST, **({"prefix": beginning} if beginning else {})).runs
     except Exception:  # noqa: BLE001 - no store or a damaged one: offer nothing
         return []
 
@@ -95,6 +109,15 @@ def gates(ctx: click.Context) -> list[Gate]:
         return []
 
 
+def steps(ctx: click.Context) -> dict[str, str]:
+    """Return the recorded steps of the named run, with their statuses."""
+    try:
+        with _opened(ctx) as store:
+            return {step.address: step.status for step in store.steps(ctx.params.get("run") or ctx.params["ref"])}
+    except Exception:  # noqa: BLE001 - as above
+        return {}
+
+
 def queues(ctx: click.Context) -> list[str]:
     try:
         with _opened(ctx) as store:
@@ -112,7 +135,8 @@ def schedules(ctx: click.Context) -> list[Schedule]:
 
 
 def _opened(ctx: click.Context) -> Store:
-    return App(ctx.params.get("store"), False, "never", True, False, ctx.params.get("config")).open()
+    return App(common(ctx, "store"), quiet=True, config=common(ctx, "config")).open()
 
 
 RUN, REF, GATE, QUEUE, SCHEDULE = RunArgument(), RefArgument(), GateArgument(), QueueArgument(), ScheduleArgument()
+STEP = StepArgument()

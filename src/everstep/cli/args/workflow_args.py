@@ -10,10 +10,10 @@ from everstep.cli.app import App
 from everstep.cli.args import workflow_target
 from everstep.cli.draw.text import safe
 from everstep.errors import InvalidArgument
-from everstep.runtime.workflow import Workflow, by_name
+from everstep.runtime.workflow import AnyWorkflow, Workflow, by_name
 
 
-def workflow_of(app: App, target: str) -> Workflow | str:
+def workflow_of(app: App, target: str) -> AnyWorkflow | str:
     """Return the workflow, or its name if only workers know it; then its arguments cannot be checked here."""
     known = by_name(target)
     if known is not None:

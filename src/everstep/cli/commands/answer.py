@@ -56,7 +56,7 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         raise NotFound(f"run {run!r} is not waiting at a gate", remedy=f"See its status: `everstep show {run}`.")
     for gate in waiting:
         choices = f" ({_choices(app, gate)})" if gate.choices else ""
-        app.out.line(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
+        app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
 
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:

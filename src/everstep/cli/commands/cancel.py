@@ -1,5 +1,5 @@
-"""`everstep cancel`: end a run at its next step, from any process. It cannot be resumed."""
+"""`everstep cancel`: end runs at their next step, from any process. They cannot be resumed."""
 
-from everstep.cli.args.stop import stop_command
+from everstep.cli.args.stop_runs import stop_command
 
-command = stop_command("cancel", "End RUN at its next step, together with its child runs; it cannot be resumed")
+command = stop_command("cancel", "End RUNS at their next step, together with their child runs; they cannot be resumed")

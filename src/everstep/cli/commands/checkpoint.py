@@ -20,6 +20,7 @@ from everstep.views.stored.tagged_json import reconciled
 
 if TYPE_CHECKING:
     from everstep.api import Store
+    from everstep.runtime.run import Run
     from everstep.store.views import Checkpoint
 
 
@@ -60,7 +61,8 @@ def _state(store: Store, run: str, given: Any) -> Any:
 def _save(store: Store, run: str, state: Any, about: dict[str, Any], done: bool) -> Checkpoint:
     """Save, and leave the run waiting for its next checkpoint unless this was the last one. A refused state leaves it waiting, too."""
     one, refused = None, None
-    with suppress(Waiting), store.run(run) as opened:
+    handle: Run[Any] = store.run(run)  # a shell script saves whatever JSON it likes
+    with suppress(Waiting), handle as opened:
         try:
             if state is None:  # as an argument, None means: keep the state
                 opened.state = None

@@ -22,17 +22,19 @@ from everstep.views.upkeep import cleanup_view
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be dropped, and why")
 @click.option("--yes", "-y", is_flag=True, help="Delete runs without asking")
 def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: Any) -> int:
-    """Delete ended runs, prune and gc, by the options or else by the store's retention
+    """Delete ended runs, prune and gc, according to the options or the store's retention
 
     Example: everstep cleanup --keep-last 20 --dry-run
     """
     retention = chosen(given)
     with app.open() as store:
         if not dry_run and not yes:
-            runs = store.cleanup(retention, dry_run=True, seconds=seconds).deleted
+            with app.out.progress("planning") as progress:
+                runs = store.cleanup(retention, dry_run=True, seconds=seconds, progress=progress).deleted
             if runs and not confirm_or_stop(app, f"This deletes {plural(len(runs), 'run')} permanently. Continue?", yes):
                 return 1
-        found = store.cleanup(retention, dry_run=dry_run, seconds=seconds)
+        with app.out.progress("cleaning") as progress:
+            found = store.cleanup(retention, dry_run=dry_run, seconds=seconds, progress=progress)
     if app.out.as_json:
         app.out.data("cleanup", to_json(cleanup_view(found, dry_run)))
         return 0

@@ -32,5 +32,5 @@ def command(app: App, shell: str) -> None:
     if app.out.as_json:
         app.out.data("completion", {"shell": shell, "script": script})
         return
-    app.out.line(script)
+    app.out.raw(script)
     app.out.say(f"To install it permanently: {_INSTALL[shell]}")

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.common import with_common
 from everstep.cli.draw.text import plural, safe
 from everstep.cli.draw.values import shown
 from everstep.cli.files import replace
+from everstep.cli.helping import HelpfulGroup
 from everstep.errors import NotFound
 from everstep.views.stored.values import as_json
 
 
-@click.group("config")
-def command() -> None:
+@click.group("config", cls=HelpfulGroup)
+@with_common
+def command(**_: Any) -> None:
     """Show, check or rewrite the configuration"""
 
 
@@ -36,20 +40,34 @@ def show(app: App, key: str | None) -> None:
     if app.out.as_json:
         app.out.data("config", {name: {"value": as_json(hidden[name]), "origin": one.origin} for name, one in chosen.items()})
         return
-    app.out.table(("KEY", "VALUE", "FROM"), [(name, shown(hidden[name], 60), safe(one.origin)) for name, one in chosen.items()])
+    app.out.table(
+        ("KEY", "VALUE", "FROM"),
+        [(name, shown(hidden[name], 60), safe(one.origin)) for name, one in chosen.items()],
+        drop=("FROM",),
+        cuts=("FROM", "VALUE"),
+    )
 
 
 @make("validate")
 @click.argument("file", required=False)
-def validate(app: App, file: str | None) -> int:
+@click.option("--no-imports", is_flag=True, help="Check only the text; import no modules, hooks and workflows")
+def validate(app: App, file: str | None, no_imports: bool) -> int:
     """Check FILE, or the configuration file in use; exit with 6 if it has errors
+
+    If the text is valid, the command tries what it names: it imports the modules, hooks and workflow files, and looks at the folder of the
+    store.
 
     Example: everstep config validate everstep.toml
     """
-    from everstep.config.settings import faults
+    from everstep.config.settings import faults, load
 
     path = _file(app, file)
     found = faults(path)
+    if not found and not no_imports:
+        from everstep.cli.args.config_trial import trial
+
+        with app.out.apart():
+            found = trial(load(file=path, environ={}))
     if app.out.as_json:
         app.out.data("config_validate", {"file": str(path), "ok": not found, "faults": found})
     for fault in found if not app.out.as_json else ():
@@ -78,7 +96,7 @@ def migrate(app: App, file: str | None, dry_run: bool) -> None:
     for change in changes:
         app.out.line(safe(change))
     if dry_run and changes:
-        app.out.line(safe(text, lines=True))
+        app.out.raw(safe(text, lines=True))
     app.out.say(f"{path}: {'nothing to rewrite' if not changes else 'would be rewritten' if dry_run else 'rewritten'}")
 
 

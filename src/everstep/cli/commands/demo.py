@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from everstep.cli.app import App
 from everstep.cli.app import command as make
@@ -28,7 +27,7 @@ def command(app: App, folder: Path) -> int:
     """
     from everstep.demo.play import play
 
-    if click.get_current_context().get_parameter_source("store") is ParameterSource.COMMANDLINE:
+    if app.url is not None:
         raise click.UsageError("the demo creates its own store: give its folder with --dir.")
 
     def say(text: str) -> None:

@@ -26,7 +26,7 @@ def command(app: App) -> int:
         return exit_codes.OK if found.ok else exit_codes.FOUND
     for one in found.findings:
         sign, colour = _SIGNS[one.level]
-        app.out.line(f"{app.out.style(sign, colour)} {app.out.style(safe(one.name), 'bold')}: {safe(one.sentence)}")
+        app.out.prose(f"{sign} {safe(one.name)}: {safe(one.sentence)}", colour)
         if one.remedy:
-            app.out.line(f"    {safe(in_commands(one.remedy))}")
+            app.out.prose(f"    {safe(in_commands(one.remedy))}")
     return exit_codes.OK if found.ok else exit_codes.FOUND

@@ -50,7 +50,7 @@ def command(
 
     Example: everstep enqueue flows.py:order tea --queue shop --delay 10min
     """
-    app.import_modules((*app.imports(), *modules))
+    app.import_all(modules)
     if batch:
         return _enqueue_batch(app, workflow, bool(arguments or run_id or wait), options)
     if workflow is None:
@@ -88,13 +88,13 @@ def _enqueue_batch(app: App, workflow: str | None, misfit: bool, options: dict[s
     return 0
 
 
-def _words(made: Enqueued, options: dict[str, Any]) -> str:
+def _words(made: Enqueued[Any], options: dict[str, Any]) -> str:
     if not made.new:
         return f"already exists: {made.status}"
     return f"enqueued in {safe(made.queue)}" + (f", ready in {duration(options['delay'])}" if options["delay"] else "")
 
 
-def _ended(app: App, made: Enqueued) -> Outcome:
+def _ended(app: App, made: Enqueued[Any]) -> Outcome[Any]:
     """Wait for the outcome. Report what the run waits for meanwhile: it may need a person."""
     reported = None
     while True:

@@ -51,9 +51,9 @@ def command(app: App, code: str | None) -> None:
     if app.out.as_json:
         app.out.data("explain", {"code": code, "name": one.__name__, "sentence": sentence, "remedy": remedy, "exit_code": exit_code})
         return
-    app.out.line(f"{app.out.style(code, 'bold')} {one.__name__}: {sentence}")
-    app.out.line(remedy)
-    app.out.line(f"Exit code of a command that fails with it: {exit_code}. More: docs/errors.md.")
+    app.out.prose(f"{code} {one.__name__}: {sentence}", "bold")
+    app.out.prose(remedy)
+    app.out.prose(f"Exit code of a command that fails with it: {exit_code}. More: docs/errors.md.")
 
 
 def _sentence(one: type[BaseException]) -> str:
@@ -64,4 +64,9 @@ def _list(app: App, known: dict[str, type[BaseException]]) -> None:
     if app.out.as_json:
         app.out.data("codes", [{"code": code, "name": one.__name__, "sentence": _sentence(one)} for code, one in known.items()])
         return
-    app.out.table(("CODE", "NAME", "MEANING"), [(code, one.__name__, _sentence(one)) for code, one in known.items()])
+    app.out.table(
+        ("CODE", "NAME", "MEANING"),
+        [(code, one.__name__, _sentence(one)) for code, one in known.items()],
+        drop=("MEANING",),
+        cuts=("MEANING",),
+    )

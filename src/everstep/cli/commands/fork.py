@@ -41,8 +41,9 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
     edit = _edit(changes, removed, file)
     with app.open(driving=True) as store:
         run = store.fork(to_change(store, ref), id, edit)
+        view = run_view(store, run, app.mask)
     if app.out.as_json:
-        app.out.data("fork", to_json(run_view(run, app.mask)))
+        app.out.data("fork", to_json(view))
     else:
         app.out.line(run.id)
         app.out.say(f"Forked from {run.parent}@{run.parent_number}. {to_continue(app, run)}", "dim")

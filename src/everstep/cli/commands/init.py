@@ -9,6 +9,8 @@ import click
 from everstep.cli.app import App, check_lasting
 from everstep.cli.app import command as make
 from everstep.cli.files import create
+from everstep.cli.remedies import mend
+from everstep.errors import EverstepError
 
 _CONFIG = """# Everstep's configuration. `everstep config show` prints every key with its value and origin.
 store = ".everstep/store.db"
@@ -37,8 +39,12 @@ def command(app: App, folder: str, config_file: bool) -> None:
         raise click.UsageError(f"FOLDER must be an existing folder, got {folder!r}")
     where = app.url or str(path)
     check_lasting(where)
-    is_new = not _is_there(where)
-    everstep.open(where).close()
+    try:
+        is_new = not _is_there(where)
+        everstep.open(where).close()
+    except EverstepError as error:
+        mend(error, where, app.url, create=True)
+        raise
     where = shown(where)
     written = config_file and create(Path(folder) / "everstep.toml", _CONFIG)
     if app.out.as_json:

@@ -40,12 +40,12 @@ class Rate(click.ParamType[tuple[int, float]]):
 @click.argument("queue", type=QUEUE)
 @click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Runs at the same time (default: no limit)")
 @click.option("--per-key", type=click.IntRange(1), metavar="N", help="Runs of one key (enqueue --key) at the same time (default: no limit)")
-@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Runs taken in any such time, such as 10/60s (default: no limit)")
+@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Runs taken per period, such as 10/60s (default: no limit)")
 @click.option("--none", "drop", is_flag=True, help="Remove the existing limits; only those given with it apply")
 def command(app: App, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None, drop: bool) -> None:
     """Set the limits of QUEUE for all workers together; without options, print them
 
-    A limit that is not given stays as it is.
+    Limits that you omit do not change.
 
     Example: everstep limit mail --concurrency 2 --rate 100/60s
     """

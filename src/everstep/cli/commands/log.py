@@ -11,9 +11,11 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import RUN
+from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.timeline import Timeline
 from everstep.views import journal
 from everstep.views.json import to_json
+from everstep.views.runs import CRASHED, seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -23,16 +25,14 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 @make("log")
 @click.argument("run", type=RUN, default="@last")
-@click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of entries to print, the newest"
-)
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of newest entries to print")
 @click.option("--all", "everything", is_flag=True, help="Print all entries")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new entries until the run has ended")
 @click.option("--graph", type=click.Choice(["mermaid", "dot"]), help="Print the steps as a graph with their statuses instead")
 def command(app: App, run: str, limit: int, everything: bool, follow: bool, graph: str | None) -> None:
     """Print the timeline of RUN: steps, attempts, checkpoints, gates, forks
 
-    Without RUN, it is the run that was written last.
+    Without RUN, print the run that was written last.
 
     Example: everstep log o1 --follow
     """
@@ -65,7 +65,7 @@ def _graph(app: App, store: Store, run: str, form: str) -> None:
     if app.out.as_json:
         app.out.data("graph", {"run": run, "form": form, "text": text})
     else:
-        app.out.line(text)
+        app.out.raw(text)
 
 
 def _print(app: App, store: Store, run: str, after: int, timeline: Timeline) -> int:
@@ -80,7 +80,13 @@ def _print(app: App, store: Store, run: str, after: int, timeline: Timeline) -> 
 
 
 def _follow(app: App, store: Store, run: str, after: int, timeline: Timeline) -> None:
-    while store.get(run).status not in _ENDED:
+    """Print new events until the run has ended. Say it once if its process dies: nothing would come until the run is resumed."""
+    said = False
+    while (info := store.get(run)).status not in _ENDED:
+        crashed = seen_status(store, info)[0] == CRASHED
+        if crashed and not said:
+            app.out.say(f"{run} has crashed. {to_continue(app, info)}", "yellow")
+        said = crashed
         time.sleep(0.2)
         after = _print(app, store, run, after, timeline)
     _print(app, store, run, after, timeline)

@@ -7,6 +7,8 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.text import plural
+from everstep.cli.remedies import mend
+from everstep.errors import EverstepError
 
 
 @make("migrate")
@@ -18,11 +20,16 @@ def command(app: App, dry_run: bool) -> int:
     """
     from everstep.backends.registry import formats
 
-    before, after = formats(app.address)
+    try:
+        before, after = formats(app.address)
+    except EverstepError as error:
+        mend(error, app.address, app.url, create=True)
+        raise
     upgrades = 0
     if not dry_run:
-        with app.open(create=before == 0) as store:  # in a database, creating the tables is a migration, too
-            upgrades = len(store.upgrades())
+        # in a database, creating the tables is a migration, too
+        with app.open(create=before == 0) as store, app.out.progress("reading", "runs") as progress:
+            upgrades = len(store.upgrades(progress=progress))
     if app.out.as_json:
         app.out.data("migrate", {"from": before, "to": after, "dry_run": dry_run, "types_to_upgrade": upgrades})
     elif before == after:

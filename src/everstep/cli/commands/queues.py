@@ -49,7 +49,12 @@ def _stranded(app: App) -> None:
     else:
         head = ("RUN", "QUEUE", "WORKFLOW", "VERSION", "STATUS", "REASON")
         rows = [tuple(cell(text or "", 60) for text in (one.run, one.queue, one.workflow, one.version, one.status)) for one in found]
-        app.out.table(head, [(*row, cell(one.reason, 200)) for row, one in zip(rows, found, strict=True)])
+        app.out.table(
+            head,
+            [(*row, cell(one.reason, 200)) for row, one in zip(rows, found, strict=True)],
+            drop=("VERSION", "STATUS", "WORKFLOW", "QUEUE"),
+            cuts=("REASON",),
+        )
 
 
 def _print(app: App, found: list[QueueView], minutes: int) -> None:
@@ -61,4 +66,4 @@ def _print(app: App, found: list[QueueView], minutes: int) -> None:
         )
         for one in found
     ]  # fmt: skip
-    app.out.table(head, rows, right=range(1, 5))
+    app.out.table(head, rows, right=range(1, 5), drop=("LIMITS", head[6], "OLDEST", "LATER", "WAITING"), cuts=("LIMITS", head[6], "QUEUE"))

@@ -10,6 +10,7 @@ from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.text import safe
+from everstep.errors import NotAStore
 
 
 @make("repair")
@@ -24,7 +25,13 @@ def command(app: App, source: str, target: str) -> int:
     """
     import everstep
 
-    found = everstep.repair(source, target)
+    try:
+        with app.out.progress("repairing", "runs") as progress:
+            found = everstep.repair(source, target, progress=progress)
+    except NotAStore as error:
+        if error.remedy == NotAStore.remedy:
+            error.remedy = "Nothing in it can be copied. Restore a backup, or check the path of SOURCE."
+        raise
     if app.out.as_json:
         app.out.data("repair", asdict(found))
     else:

@@ -39,4 +39,4 @@ def command(app: App, ref: str, output: str | None, newest_good: bool, exact: bo
     if app.out.as_json:
         app.out.data("restore", {"ref": name, "state": shown if output is None else None, "file": output})
     elif output is None:
-        app.out.line(text)
+        app.out.raw(text)

@@ -11,7 +11,9 @@ from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
 from everstep.cli.args.choose import run_of
 from everstep.cli.args.refs import RUN
+from everstep.cli.args.remembered import remember
 from everstep.cli.draw import run_outcome
+from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.steps_live import watch
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import InvalidArgument, UnknownWorkflow
@@ -44,19 +46,20 @@ def command(
 ) -> int:
     """Continue RUN where it stopped
 
-    Name the module that defines its workflow with --import, or under `imports` in the configuration.
+    Name the code of its workflow with --import, or list it in the configuration: `imports` has modules, `workflows` has files such as
+    flows/*.yaml. A name that a store contains is never imported.
 
     Example: everstep resume o1 --import flows.py
     """
     if failed_by is not None:
         return _failed(app, run, failed_by)
-    app.import_modules((*app.imports(), *modules))
+    app.import_all(modules)
     with app.open(driving=True) as store:
         watch(app, store)
         name = run_of(app, store, run, "resume", lambda found: found.workflow and not found.open)
         if check:
             return _check(app, store.can_resume(name))
-        early = False
+        early, workflow = False, store.get(name).workflow
         if answers and options["from_step"] is not None:  # they are for the fork: the run itself may already have answers
             name = fork_before(store, name, options["from_step"])
             options["from_step"], early = None, True
@@ -65,10 +68,20 @@ def command(
         try:
             with run_outcome.driving(app, modules):
                 done = store.resume(name, **options)
-            return run_outcome.tell(app, done, modules)
+            remember(app.opened, workflow, modules)
+            return run_outcome.tell(app, done, modules, store=store)
         except UnknownWorkflow as error:
-            error.remedy = f"Name the module, .py file or YAML file that defines it: everstep resume {name} --import MODULE."
+            error.remedy = _name_it(app, name, workflow)
             raise
+
+
+def _name_it(app: App, run: str, workflow: str | None) -> str:
+    """Say how to name the code of a workflow. A store never decides what is imported; it may only remind of what was typed last time."""
+    known = app.worked_last_time(workflow)
+    command = resuming(app, run, known or ("MODULE",))
+    if known:
+        return f"Last time it was defined by {', '.join(map(safe, known))}: `{command}`."
+    return f"Name the module, .py file or YAML file that defines it: `{command}`. Or list it under imports or workflows in everstep.toml."
 
 
 def _failed(app: App, run: str | None, error: str) -> int:

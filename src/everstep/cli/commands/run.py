@@ -7,6 +7,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
+from everstep.cli.args.remembered import remember
 from everstep.cli.draw import run_outcome
 from everstep.cli.draw.steps_live import watch
 
@@ -26,7 +27,7 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
 
     Example: everstep run flows.py:order tea --id o1
     """
-    app.import_modules((*app.imports(), *modules))
+    app.import_all(modules)
     with app.out.apart():
         workflow = workflow_target.load(target)
     defined = (workflow_target.module_of(target), *modules)
@@ -39,7 +40,8 @@ def command(app: App, target: str, arguments: tuple[str, ...], run_id: str | Non
         watch(app, store)
         with run_outcome.driving(app, defined):
             done = store.start(workflow, *args, id=run_id, **named)
-        return run_outcome.tell(app, done, defined)
+        remember(app.opened, getattr(workflow, "name", None), defined)
+        return run_outcome.tell(app, done, defined, store=store)
 
 
 def _named(value: object) -> dict[str, object]:

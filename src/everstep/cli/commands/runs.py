@@ -11,21 +11,27 @@ from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE, RUN
 from everstep.cli.args.times import MOMENT
 from everstep.cli.args.workflow_target import pair
+from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.short_ids import shortened
-from everstep.cli.draw.text import cell, plural, size
+from everstep.cli.draw.text import cell, safe, size
 from everstep.cli.draw.tree import draw
 from everstep.views.json import to_json
-from everstep.views.runs import RunPage, RunView, failed_runs, forest, list_runs
+from everstep.views.runs import STATUSES, RunPage, RunView, failed_runs, forest, list_runs
 
 if TYPE_CHECKING:
     from everstep.api import Store
 
 _ENDED = ("succeeded", "cancelled")  # a failed run that is due for a retry is still in its queue
-_STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 
 
-@make("runs")
-@click.option("--status", type=click.Choice(_STATUSES), help="Show only runs with this status")
+_GROUPS = {
+    "Which runs": ("status", "failed_by", "workflow", "tag", "session", "parent", "queue", "note", "where", "since", "until"),
+    "How many, and in which form": ("oldest_first", "limit", "after", "tree"),
+}
+
+
+@make("runs", _GROUPS)
+@click.option("--status", type=click.Choice(STATUSES), help="Show only runs with this status")
 @click.option("--failed-by", metavar="ERROR", help="Show only runs that failed with this error, such as StoreUnreachable; oldest first")
 @click.option("--workflow", help="Show only runs of this workflow")
 @click.option("--tag", multiple=True, help="Show only runs with this tag; repeatable")
@@ -34,7 +40,7 @@ _STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"]
 @click.option("--queue", type=QUEUE, help="Show only runs of this queue, and whether they are ready")
 @click.option("--note", help="Show only runs whose note contains this text")
 @click.option("--where", multiple=True, metavar="KEY=VALUE", help="Show only runs with this metadata; repeatable")
-@click.option("--since", type=MOMENT, help="Show only runs that began since: 2h, 3d, yesterday, 2026-11-15")
+@click.option("--since", type=MOMENT, help="Show only runs that began after this time: 2h, 3d, yesterday, 2026-11-15")
 @click.option("--until", type=MOMENT, help="Show only runs that began before this time")
 @click.option("--oldest-first", is_flag=True, help="Sort oldest first")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Number of runs to show")
@@ -89,7 +95,10 @@ def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:
         )
         for run in page.runs
     ]  # fmt: skip
-    app.out.table(head, rows, styles={1: lambda text: app.out.style(text, app.out.colour_of(text.strip(" *")))}, right=(3, 4))
+    app.out.table(
+        head, rows, styles={1: lambda text: app.out.style(text, app.out.colour_of(text.strip(" *")))}, right=(3, 4),
+        drop=("STORED", "CHECKPOINTS", "TAGS", "NOTE", "WORKFLOW", "QUEUE", "UPDATED"), cuts=("NOTE", "TAGS", "WORKFLOW", "QUEUE"),
+    )  # fmt: skip
     if app.out.terminal:
         _explain(app, page)
     if page.next is not None:
@@ -100,9 +109,9 @@ def _explain(app: App, page: RunPage) -> None:
     """Explain what the status alone does not show."""
     if any(run.open for run in page.runs):
         app.out.say("* a process has the run open", "dim")
-    left = [run for run in page.runs if run.status == "running" and not run.open]
-    if left:
-        which = left[0].id if len(left) == 1 else "RUN"
-        process = "its process has" if len(left) == 1 else "their processes have"
-        verb = "is" if len(left) == 1 else "are"
-        app.out.say(f"{plural(len(left), 'run')} {verb} marked running but {process} died. To continue: everstep resume {which}", "dim")
+    for status, verb in (("crashed", ("has crashed", "have crashed")), ("interrupted", ("was interrupted", "were interrupted"))):
+        left = [run for run in page.runs if run.status == status]
+        if len(left) == 1:
+            app.out.say(f"{safe(left[0].id)} {verb[0]}. {to_continue(app, left[0])}", "dim")
+        elif left:
+            app.out.say(f"{len(left):,} runs {verb[1]}. To choose one to continue: everstep resume", "dim")

@@ -1,4 +1,4 @@
-"""`everstep schedule`: enqueue a workflow at the times of a cron expression; any worker fires it."""
+"""`everstep schedule`: enqueue a workflow on a cron schedule; any worker fires it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(app: App, name: str, workflow: str, arguments: tuple[str, ...], modu
 
     Example: everstep schedule report flows.py:report --cron '30 9 * * 1-5'
     """
-    app.import_modules((*app.imports(), *modules))
+    app.import_all(modules)
     flow = workflow_of(app, workflow)
     args, named = arguments_of(arguments, _OPTIONS)
     with app.open() as store:

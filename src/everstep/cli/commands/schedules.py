@@ -7,7 +7,6 @@ from everstep.cli.app import command as make
 from everstep.cli.draw.text import cell
 from everstep.views.json import to_json
 from everstep.views.queues import schedules
-from everstep.views.stored.values import iso
 
 
 @make("schedules")
@@ -29,10 +28,15 @@ def command(app: App) -> None:
                 cell(one.workflow, 40),
                 cell(one.cron, 40),
                 cell(one.zone, 40),
-                iso(one.next),
+                app.out.when(one.next),
                 one.missed,
                 cell(one.queue, 40),
             )
             for one in found
         ]
-        app.out.table(("SCHEDULE", "WORKFLOW", "CRON", "ZONE", "NEXT", "MISSED", "QUEUE"), rows)
+        app.out.table(
+            ("SCHEDULE", "WORKFLOW", "CRON", "ZONE", "NEXT", "MISSED", "QUEUE"),
+            rows,
+            drop=("MISSED", "QUEUE", "ZONE", "WORKFLOW", "CRON"),
+            cuts=("WORKFLOW", "QUEUE"),
+        )

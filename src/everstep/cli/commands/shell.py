@@ -29,8 +29,8 @@ def command(app: App, modules: tuple[str, ...], text: str | None) -> int:
     from everstep.cli.shell import scripts
     from everstep.cli.shell.session import Session
 
-    session = Session(app, _options(app, click.get_current_context().params["colour"]))
-    session.learn((*app.imports(), *modules))
+    session = Session(app, _options(app))
+    session.learn((*app.imports(), *app.workflow_files(), *modules))
     if text is not None:
         return scripts.follow(session, text.splitlines())
     if not sys.stdin.isatty():
@@ -42,8 +42,8 @@ def command(app: App, modules: tuple[str, ...], text: str | None) -> int:
     return talk(session)
 
 
-def _options(app: App, colour: str) -> list[str]:
+def _options(app: App) -> list[str]:
     """Return the common options as they were given to the shell."""
-    named = [("--store", app.url), ("--config", app.config), ("--color", colour)]
-    flags = [("--json", app.out.as_json), ("--quiet", app.out.quiet), ("--debug", app.debug)]
+    named = [("--store", app.url), ("--config", app.config), ("--color", app.colour)]
+    flags = [("--json", app.out.as_json), ("--quiet", app.out.quiet), ("--debug", app.debug), ("--exact-times", app.out.exact_times)]
     return [*(word for name, value in named if value for word in (name, value)), *(name for name, given in flags if given)]

@@ -35,4 +35,4 @@ def command(app: App, ref: str, path: str | None, newest_good: bool, full: bool,
     if app.out.as_json:
         app.out.data("state", to_json(found))
     else:
-        app.out.line(dumps(as_json(found.state), indent=2) if full or not app.out.terminal else pretty(found.state))
+        app.out.raw(dumps(as_json(found.state), indent=2) if full or not app.out.terminal else pretty(found.state))

@@ -17,7 +17,7 @@ from everstep.views.stats import StatsView, stats
 
 
 @make("stats")
-@click.option("--since", type=MOMENT, help="Count only runs that began since: 2h, 3d, yesterday, 2026-11-15")
+@click.option("--since", type=MOMENT, help="Count only runs that began after this time: 2h, 3d, yesterday, 2026-11-15")
 @click.option(
     "--runs",
     "most",
@@ -29,8 +29,8 @@ from everstep.views.stats import StatsView, stats
 def command(app: App, since: datetime | None, most: int) -> None:
     """Count runs, steps, resumes, bytes and queues
 
-    The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states, how many resumed runs
-    succeeded, and the queues.
+    The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states that are compressed in the
+    same way, how many resumed runs succeeded, and the queues. Steps that a fork has from its parent are counted once.
 
     Example: everstep stats --since 7d
     """
@@ -46,6 +46,7 @@ def command(app: App, since: datetime | None, most: int) -> None:
             ("records", f"{stored['records']:,} in {size(stored['record_bytes'])}"),
             ("chunks", f"{stored['chunks']:,} in {size(stored['chunk_bytes'])}"),
             ("file", size(stored["file_bytes"]) if stored["file_bytes"] else ""),
+            ("checkpoints", f"{found.checkpoints:,}"),
             ("full copies", _copies(found)),
             ("by status", ", ".join(f"{n:,} {app.out.status(status)}" for status, n in sorted(found.statuses.items()))),
             *_steps(found),
@@ -67,7 +68,7 @@ def _copies(found: StatsView) -> str:
     here, copies = found.store["record_bytes"] + found.store["chunk_bytes"], found.full_copies_bytes
     if not copies or not here:
         return ""
-    return f"about {size(copies)}, " + (f"{copies / here:,.1f} times as much" if copies >= here else "less than is stored")
+    return f"about {size(copies)} compressed, " + (f"{copies / here:,.1f} times as much" if copies >= here else "less than is stored")
 
 
 def _steps(found: StatsView) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.times import SPAN
 from everstep.cli.draw.text import duration, plural, safe, size
+from everstep.cli.remedies import repair_command
 from everstep.store.verify.report import Depth
 from everstep.views.health import verify
 from everstep.views.json import to_json
@@ -31,7 +32,10 @@ def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -
 
     Example: everstep verify --depth full
     """
-    with app.open(**({"accept_older": True} if accept_older else {})) as store, app.out.progress("verifying") as progress:
+    with (
+        app.open(**({"accept_older": True} if accept_older else {})) as store,
+        app.out.progress("verifying", "runs" if depth == "quick" else "bytes") as progress,
+    ):
         report = verify(store, app.mask, depth, seconds, progress)
     code = exit_codes.DAMAGED if not report.ok else exit_codes.OK if report.complete else exit_codes.FOUND
     if app.out.as_json:
@@ -50,5 +54,5 @@ def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -
     if not report.complete:
         app.out.say(f"Not everything was checked: {safe(report.reached)}", "yellow")
     if not report.ok:
-        app.out.say("To copy all undamaged data into a new store: everstep repair STORE NEW")
+        app.out.say(f"To copy all undamaged data into a new store: {repair_command(app.address)}")
     return code

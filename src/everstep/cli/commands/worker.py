@@ -109,10 +109,9 @@ def _at_terminal(app: App, modules: tuple[str, ...], until_idle: bool, options: 
 
 
 def _import(app: App, modules: tuple[str, ...]) -> None:
-    names = (*app.imports(), *modules)
-    app.import_modules(names)
+    app.import_all(modules)
     if not known():
-        why = "the imported modules define none" if names else "no module was imported"
+        why = "the imported modules define none" if modules or app.names_code() else "no module was imported"
         raise InvalidArgument(
             f"the worker knows no workflow: {why}",
             remedy="Name the module, .py file or YAML file that defines the workflows: everstep worker --import MODULE. Or set imports in the configuration.",

@@ -42,7 +42,9 @@ def _print(app: App, found: list[WorkerView]) -> None:
         )
         for one in found
     ]  # fmt: skip
-    app.out.table(head, rows, right=(2,))
+    app.out.table(
+        head, rows, right=(2,), drop=("LAST SEEN", "HOST", "WORKFLOWS", "SINCE", "PID", "QUEUES"), cuts=("WORKFLOWS", "QUEUES", "HOST")
+    )
 
 
 def _versions(one: WorkerView) -> list[str]:

@@ -1,4 +1,4 @@
-"""Hints about the next command for a run, in one line. Only runs of workflows can be resumed by a command; others need their program. No I/O."""
+"""Hints about the next command for a run, in one line. Only runs of workflows can be resumed by a command; others need their program."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 def to_continue(app: App, run: RunInfo | RunView) -> str:
     """Say how to continue a run: with a command, or with the program that opens it."""
-    return f"To continue: {resuming(app, run.id)}" if run.workflow else "To continue, run the program that opens it."
+    return f"To continue: {resuming(app, run.id, workflow=run.workflow)}" if run.workflow else "To continue, run the program that opens it."
 
 
-def resuming(app: App, run: str, modules: Sequence[str] = ()) -> str:
-    """Return the command that resumes a run. It names the module of the workflow, unless the configuration does."""
-    named = modules or (() if app.imports() else ("MODULE",))
-    return " ".join(["everstep resume", run, *(f"--import {safe(quote(module))}" for module in named)])
+def resuming(app: App, run: str, modules: Sequence[str] = (), workflow: str | None = None) -> str:
+    """Return the command that resumes a run. It names the module of the workflow, unless the configuration does: the one given, or the one
+    that worked last time.
+    """
+    named = modules or (() if app.names_code() else app.worked_last_time(workflow) or ("MODULE",))
+    return " ".join(["everstep resume", safe(quote(run)), *(f"--import {safe(quote(module))}" for module in named)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 from everstep.cli import exit_codes
 from everstep.cli.app import App
@@ -13,12 +14,14 @@ from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe
 from everstep.cli.draw.values import pretty, shown
 from everstep.cli.failures import in_commands
+from everstep.cli.layout.frames import last_frames
 from everstep.errors import EverstepError, Interrupted
 from everstep.views.json import to_json
 from everstep.views.outcome import outcome_view
 from everstep.views.stored.values import as_json, dumps
 
 if TYPE_CHECKING:
+    from everstep.api import Store
     from everstep.runtime.outcome import Outcome
 
 _CODES = {"succeeded": exit_codes.OK, "waiting": exit_codes.OK, "queued": exit_codes.OK, "running": exit_codes.INTERRUPTED}
@@ -37,30 +40,26 @@ def driving(app: App, modules: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def tell(app: App, outcome: Outcome, modules: Sequence[str] = ()) -> int:
+def tell(app: App, outcome: Outcome[Any], modules: Sequence[str] = (), result: bool = True, store: Store | None = None) -> int:
     """Print an outcome; return the exit code. `modules` define its workflow, so the hint to resume it names them."""
     code = exit_codes.FOUND if outcome.report.differences else _CODES.get(outcome.status, exit_codes.FAILED)
     if app.out.as_json:
         app.out.data("outcome", to_json(outcome_view(outcome, app.mask)))
         return code
-    _say(app, outcome, modules)
-    if outcome.status == "succeeded" and outcome.result is not None:
+    _say(app, outcome, modules, store)
+    if result and outcome.status == "succeeded" and outcome.result is not None:
         value = app.mask(outcome.result)
-        app.out.line(
+        app.out.raw(
             safe(value, lines=True) if isinstance(value, str) else pretty(value) if app.out.terminal else dumps(as_json(value), indent=2)
         )
     return code
 
 
-def _say(app: App, outcome: Outcome, modules: Sequence[str]) -> None:
-    colour = app.out.colour_of(outcome.status)
-    error = (
-        ""
-        if outcome.error is None
-        else f": {type(outcome.error).__qualname__}: {cell(app.mask.text(str(outcome.error).splitlines()[0] if str(outcome.error) else ''), 300)}"
-    )
+def _say(app: App, outcome: Outcome[Any], modules: Sequence[str], store: Store | None) -> None:
+    error = "" if outcome.error is None else f": {type(outcome.error).__qualname__}: {cell(app.mask.text(_first_line(outcome.error)), 300)}"
     reason = f" ({safe(app.mask(outcome.reason))})" if outcome.reason else ""
-    app.out.say(f"{outcome.run}: {outcome.status}{error}{reason}", colour)
+    app.out.say(f"{outcome.run}: {outcome.status}{error}{reason}", app.out.colour_of(outcome.status))
+    _frames(app, outcome)
     if outcome.report.kept or outcome.report.executed or outcome.report.differences:
         app.out.say(safe(app.mask.text(str(outcome.report)), lines=True), "dim")
     for gate in outcome.gates:
@@ -68,11 +67,44 @@ def _say(app: App, outcome: Outcome, modules: Sequence[str]) -> None:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
             choice = shown(gate.choices[0], 60).strip('"') if gate.choices else "VALUE"
             app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {choice}", "dim")
-    if app.debug and outcome.error is not None:
+    _next(app, outcome, modules, store)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else ""
+
+
+def _frames(app: App, outcome: Outcome) -> None:
+    """Print where in the program the error was raised; with --debug, the whole traceback."""
+    if outcome.error is None:
+        return
+    if app.debug:
         app.out.say(safe(app.mask.text("".join(traceback.format_exception(outcome.error)).rstrip()), lines=True))
+        return
+    for line in last_frames(outcome.error) if not isinstance(outcome.error, EverstepError) else ():
+        app.out.say(f"  {safe(app.mask.text(line))}", "dim")
+
+
+def _next(app: App, outcome: Outcome, modules: Sequence[str], store: Store | None) -> None:
+    """Print what to type next for a run that did not end well."""
     remedy = outcome.error.remedy if isinstance(outcome.error, EverstepError) else ""
     if remedy:
         bare, command = f"everstep resume {outcome.run}", resuming(app, outcome.run, modules)
         app.out.say(f"hint: {safe(app.mask.text(in_commands(remedy).replace(bare, command)), lines=True)}")
-    elif outcome.status in ("failed", "running") and (app.configured is None or app.configured["enabled"]):
-        app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")
+        return
+    if outcome.status not in ("failed", "running") or (app.configured is not None and not app.configured["enabled"]):
+        return
+    if outcome.status == "failed":
+        step = None if store is None else _failed_step(store, outcome.run)
+        app.out.say(
+            f"To see {'the input and error of the step' if step else 'the whole traceback'}, and to continue when the cause is fixed:",
+            "dim",
+        )
+        app.out.say(f"  everstep show {safe(quote(outcome.run))}{f' {safe(quote(step))}' if step else ''}", "dim")
+    app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")
+
+
+def _failed_step(store: Store, run: str) -> str | None:
+    """Return the step that failed last, if it is the last one of the run."""
+    steps = store.steps(run)
+    return steps[-1].address if steps and steps[-1].status == "failed" else None

@@ -1,4 +1,4 @@
-"""Prepares text for a terminal: escapes, cuts and measures it; formats times and sizes. No I/O.
+"""Prepares text for a terminal: escapes, cuts and measures it; formats sizes and durations. No I/O.
 
 Text from a store is hostile: control characters could move the cursor or overwrite earlier output, bidirectional marks could
 make it read as something else. `safe` shows all of these as escapes; stored text must not be printed in any other way.
@@ -7,10 +7,10 @@ make it read as something else. `safe` shows all of these as escapes; stored tex
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from unicodedata import category, east_asian_width
 
 _PLAIN = re.compile(r"[ -~]*")
+_COLOURS = re.compile(r"\x1b\[\d{1,2}m")
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -42,7 +42,9 @@ def _shown(character: str, before: str, lines: bool) -> str:
 
 
 def width(text: str) -> int:
-    """Return how many columns a safe text takes."""
+    """Return how many columns a safe text takes; our own colours take none."""
+    if "\x1b" in text:
+        text = _COLOURS.sub("", text)
     if text.isascii():
         return len(text)
     return sum(0 if category(c) in ("Mn", "Me") or c in _JOINERS else 2 if east_asian_width(c) in "WF" else 1 for c in text)
@@ -66,6 +68,17 @@ def cell(text: str, most: int = 60) -> str:
     return cut(safe(text[: 4 * most]), most) if len(text) > most or not text.isascii() else safe(text)
 
 
+def filled(words: list[str], columns: int, later: str = "", first: str = "") -> list[str]:
+    """Fill lines of this width with words; `first` and `later` are their margins. A word that is longer than a line stays whole."""
+    lines, line = [], first
+    for word in words:
+        if line.strip() and width(line) + 1 + width(word) > columns:
+            lines.append(line)
+            line = later
+        line += f" {word}" if line.strip() else word
+    return [*lines, line] if line.strip() or not lines else lines
+
+
 def size(count: float) -> str:
     """Format a number of bytes."""
     for unit in ("B", "KB", "MB", "GB"):
@@ -87,19 +100,6 @@ def duration(seconds: float) -> str:
             rest = int(seconds - whole * unit) // {"d": 3_600, "h": 60, "min": 1}[name]
             smaller = {"d": "h", "h": "min", "min": "s"}[name]
             return f"{whole} {name} {rest} {smaller}" if rest else f"{whole} {name}"
-    raise AssertionError
-
-
-def ago(then: datetime, now: datetime | None = None) -> str:
-    """Format how long ago a moment was. The clock may have been set back since."""
-    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
-    if seconds < 0:
-        return "in the future" if seconds < -5 else "now"
-    if seconds < 1:
-        return "now"
-    for unit, name in _UNITS:
-        if seconds >= unit:
-            return f"{int(seconds // unit)} {name} ago"
     raise AssertionError
 
 

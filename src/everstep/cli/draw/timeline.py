@@ -9,6 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.draw.text import cell, duration, plural, safe
 from everstep.cli.draw.values import shown
 from everstep.views.journal import EventView
+from everstep.views.runs import seen_status
 from everstep.views.stored.values import iso
 
 if TYPE_CHECKING:
@@ -23,20 +24,23 @@ _SIGNS = {
 
 
 class Timeline:
-    """The timeline of one run."""
+    """The timeline of one run, or of all runs."""
 
-    def __init__(self, app: App, store: Store, run: str):
+    def __init__(self, app: App, store: Store, run: str | None):
         self._out = app.out
-        self._store, self._run = store, run
+        self._store, self._all = store, run is None
+        self._run = run or ""
         self._forks: dict[int, list[str]] = {}
-        for fork in store.runs(parent=run, limit=1_000):
+        for fork in () if run is None else store.runs(parent=run, limit=1_000):
             self._forks.setdefault(fork.parent_number or 0, []).append(fork.id)
         self._day: str | None = None
         self._last: int | None = None
 
     def head(self, after: int) -> None:
         info = self._store.get(self._run)
-        self._out.line(f"{self._out.style(info.id, 'bold')}  {self._out.status(info.status)}  {cell(info.workflow or '', 60)}".rstrip())
+        self._out.line(
+            f"{self._out.style(info.id, 'bold')}  {self._out.status(seen_status(self._store, info)[0])}  {cell(info.workflow or '', 60)}".rstrip()
+        )
         if after:
             self._out.say(f"{plural(after, 'earlier entry', 'earlier entries')}: use --all to show them")
 
@@ -44,8 +48,10 @@ class Timeline:
         sign, colour = _SIGNS.get(event.name, ("·", "dim"))
         if not sign:
             return
-        self._attempt(event)
-        self._out.line(f"{self._out.style(self._time(event.at), 'dim')}  {self._out.style(sign, colour)} {self._text(event)}".rstrip())
+        if not self._all:
+            self._attempt(event)
+        run = f"{self._out.style(safe(event.run), 'bold')}  " if self._all else ""
+        self._out.line(f"{self._out.style(self._time(event.at), 'dim')}  {run}{self._out.style(sign, colour)} {self._text(event)}".rstrip())
         if event.name == "checkpoint_created":
             for fork in self._forks.get(event.data.get("number", 0), ()):
                 self._out.line(f"{' ' * len(self._time(event.at))}  └─ fork {self._out.style(fork, 'bold')}")
@@ -62,15 +68,15 @@ class Timeline:
                 self._out.say(f"Waiting for an answer: everstep answer {self._run} {safe(gate.name)} VALUE", "yellow")
 
     def _time(self, at: datetime) -> str:
-        """Format a time: the time of day on a terminal, with a line for each new day; the full time otherwise."""
-        if not self._out.terminal:
+        """Format a time: the local time of day on a terminal, with a line for each new day; the full time otherwise."""
+        if not self._out.terminal or self._out.exact_times:
             return iso(at)
         local = at.astimezone()
         day = local.strftime("%Y-%m-%d")
         if day != self._day:
             self._day = day
             self._out.line(self._out.style(day, "dim"))
-        return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
+        return f"{local:%H:%M:%S}"
 
     def _text(self, event: EventView) -> str:
         data: dict[str, Any] = event.data

@@ -56,7 +56,7 @@ def _asked(run: str) -> str:
     return next_task(run)
 
 
-def _drive(loop: AgentLoop, store: Store, run: str, task: str | None, follow_up: bool) -> Outcome:
+def _drive(loop: AgentLoop, store: Store, run: str, task: str | None, follow_up: bool) -> Outcome[Any]:
     functions = (loop.think, loop.plan, loop.act, *loop.tools.values())
     if not any(inspect.iscoroutinefunction(function) for function in functions):
         return loop.run(store, run, task, follow_up=follow_up)

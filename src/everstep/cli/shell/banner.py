@@ -11,6 +11,7 @@ from everstep.cli import failures
 from everstep.cli.app import App
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import EverstepError, NotAStore
+from everstep.views.runs import seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -38,7 +39,7 @@ def _about(app: App) -> None:
     with app.open() as store:
         app.out.say(_address(store))
         page = store.runs(limit=_MOST)
-    app.out.say(_counts(page) if page else f"No runs yet. {_BEGIN}")
+        app.out.say(_counts(store, page) if page else f"No runs yet. {_BEGIN}")
 
 
 def _address(store: Store) -> str:
@@ -48,9 +49,9 @@ def _address(store: Store) -> str:
     return f"store: {scheme} {safe(unquote(rest.removeprefix('/')))}".rstrip()
 
 
-def _counts(page: Page[RunInfo]) -> str:
+def _counts(store: Store, page: Page[RunInfo]) -> str:
     """Count runs by status and their checkpoints; in a store with very many, only of the newest."""
-    statuses = Counter(run.status for run in page)
+    statuses = Counter(seen_status(store, run)[0] for run in page)
     by_status = ", ".join(f"{count:,} {status}" for status, count in statuses.most_common())
     of = f"the newest {len(page):,} runs" if page.next is not None else plural(len(page), "run")
     return f"{of} ({by_status}), {plural(sum(run.checkpoints for run in page), 'checkpoint')}"

@@ -12,21 +12,23 @@ import click
 from click.core import ParameterSource
 
 from everstep.cli.args.refs import RefArgument, RunArgument
+from everstep.cli.args.selection import FILTERS
 
 _LAST = re.compile(r"@last(?![^@~])")
+SEVERAL = ("cancel", "pause")  # these take several runs; `delete` does, too, but never a run that is not named
 _WITH_DEFAULT = ("checkpoints", "log", "resume")  # these also work without a run, but use the current one if there is one
 
 
 def needs(command: click.Command, words: list[str]) -> bool:
     """Return whether a required run is missing, so that a person may choose one."""
     first = _first(command)
-    return first is not None and first.required and _is_short(command, words)
+    return first is not None and (first.required or command.name in SEVERAL) and _is_short(command, words)
 
 
 def takes(command: click.Command, words: list[str]) -> bool:
     """Return whether the command uses the current run, if there is one."""
     first = _first(command)
-    return first is not None and (first.required or command.name in _WITH_DEFAULT) and _is_short(command, words)
+    return first is not None and (first.required or command.name in (*_WITH_DEFAULT, *SEVERAL)) and _is_short(command, words)
 
 
 def first_of(command: click.Command, words: list[str]) -> Any:
@@ -57,6 +59,8 @@ def _is_short(command: click.Command, words: list[str]) -> bool:
     if "--help" in words or "-h" in words:
         return False
     ctx, arguments = _parsed(command, words), _arguments(command)
+    if command.name in SEVERAL and any(ctx.params.get(name) for name in FILTERS):
+        return False  # the filters select the runs
     given = sum(ctx.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE for one in arguments)
     return given < max(1, sum(one.required for one in arguments))
 

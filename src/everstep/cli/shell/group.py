@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
-from everstep.cli.main import COMMANDS, Commands
+from everstep.cli.catalogue import ALIASES, COMMANDS
+from everstep.cli.main import Commands, no_such_command
 
 _OWN = {
     "checkpoints": "List the checkpoints of a run, or the newest of all runs",
@@ -16,7 +16,7 @@ _OWN = {
     "exit": "Leave the shell, like quit and Ctrl-D",
 }
 _INSTEAD = ("resume",)  # commands that do more in the shell
-_NAMES = (*_OWN, "quit", *(name for name in COMMANDS if name != "shell"))
+_NAMES = (*_OWN, "quit", *(name for name in COMMANDS if name not in ("shell", *_OWN)))
 
 
 class Inside(Commands):
@@ -26,21 +26,18 @@ class Inside(Commands):
         return list(_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = "exit" if cmd_name == "quit" else cmd_name
+        name = "exit" if cmd_name == "quit" else ALIASES.get(cmd_name, cmd_name)
         if name in _OWN or name in _INSTEAD:
             found: click.Command = import_module(f"everstep.cli.shell.commands.{name}").command
             return found
         return super().get_command(ctx, name) if name in _NAMES else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
+        name = ALIASES.get(args[0], args[0])
         if name == "shell":
             raise click.UsageError("You are already in the shell.")
         if name not in _NAMES:
-            near = get_close_matches(name, _NAMES, 3)
-            raise click.UsageError(
-                f"No such command {name!r}." + (f" Did you mean {' or '.join(near)}?" if near else " Type help for a list.")
-            )
+            raise click.UsageError(no_such_command(name, ""))
         return name, self.get_command(ctx, name), args[1:]
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,8 +6,13 @@ import click
 
 from everstep.cli.app import App
 from everstep.cli.args.choose import MANY, pick, run_of
+from everstep.views.runs import list_runs
 
-_OF_STATUS = {"answer": ("waiting",), "cancel": ("running", "failed", "waiting", "queued"), "pause": ("running", "waiting", "queued")}
+_OF_STATUS = {
+    "answer": ("waiting",),
+    "cancel": ("crashed", "interrupted", "running", "failed", "waiting", "queued"),
+    "pause": ("crashed", "interrupted", "running", "waiting", "queued"),
+}
 
 
 def run_for(app: App, command: str) -> str:
@@ -15,7 +20,7 @@ def run_for(app: App, command: str) -> str:
     with app.open() as store:
         if command in _OF_STATUS:
             return run_of(app, store, None, command, lambda run: run.status in _OF_STATUS[command])
-        found = store.runs(limit=MANY)
+        found = list_runs(store, app.mask, limit=MANY).runs
     if not found:
         raise click.UsageError("The store has no runs yet.")
     return pick(app, found, command)

@@ -100,12 +100,15 @@ class Attempt:
         self._start_empty()
         self._follows = follows  # whether changes of the store's policy apply to it
         if follows:
-            store.follow(self)
+            from everstep.runtime.engine_store import follow  # that module imports this one
+
+            follow(store, self)
 
     def _start_empty(self) -> None:
         self.phase = NEW
         self.row: RunRow | None = None  # as it should be stored
         self.saver: Saver | None = None  # the live state; None before the attempt is open and after its last commit
+        self.left: Saver | None = None  # the same after the block, to be read
         self.opened_row: RunRow | None = None  # as it was when the run was opened
         self.family = b""
         self.began = time.monotonic()
@@ -179,7 +182,7 @@ class Attempt:
 
     def leaving(self) -> None:
         """Mark that the program leaves the run: a signal that comes now stops nothing more."""
-        self.phase = LEAVING
+        self.phase, self.left = LEAVING, self.saver
 
     def close(self) -> None:
         """Close the attempt, however it ended."""

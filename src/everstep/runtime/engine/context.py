@@ -13,14 +13,16 @@ import threading
 import warnings
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from everstep.errors import RunClosed
+from everstep.errors import InvalidArgument, RunClosed
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from everstep.runtime.aio import AsyncRun
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.run import Run
     from everstep.runtime.steps.ticket import Ticket
 
 
@@ -91,11 +93,31 @@ def warn_if_stray(name: str) -> None:
     )
 
 
-def current() -> Any:
-    """Return the run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step."""
+@overload
+def current() -> Run[Any]: ...
+
+
+@overload
+def current(kind: type[AsyncRun[Any]], /) -> AsyncRun[Any]: ...
+
+
+@overload
+def current(kind: type[Run[Any]], /) -> Run[Any]: ...
+
+
+def current(kind: Any = None, /) -> Any:
+    """Return the run that this code belongs to: inside a `with store.run(...)` block, a workflow, or a step.
+
+    In async code this is the async handle, whose steps are awaited. Say so for a type checker: `current(everstep.AsyncRun)`.
+    """
     from everstep.runtime.engine.owner import current_frame
 
     here = current_frame()
     if here is None:
         raise RunClosed("no run is open here", remedy="Call this inside a workflow, or inside: with store.run(id) as run: ...")
+    if kind is not None and here.awaits is not (kind.__name__ == "AsyncRun"):
+        raise InvalidArgument(
+            f"the run here is {'async' if here.awaits else 'not async'}, so everstep.current({kind.__name__}) does not fit",
+            remedy=f"Use everstep.current({'everstep.AsyncRun' if here.awaits else ''}).",
+        )
     return here.handle

@@ -26,6 +26,7 @@ from everstep.runtime.engine.in_flight import Underway
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import StepEntry, open_as
 from everstep.store.query import check_note, check_tags, to_meta
+from everstep.store.store import checkpoint_commit
 from everstep.store.views import own_text
 from everstep.threads.guard import RUN, Guard, interrupts
 
@@ -87,7 +88,7 @@ class JournalWriter:
             if state is not None:
                 saver.hand_in(state)
             entries = self.entries
-            commit = self._store.commit(row, saver, *checked, entries)
+            commit = checkpoint_commit(self._store, row, saver, *checked, entries)
             self.entries = []
             attempt.row = commit.run
             return attempt.messages.carry(commit)

@@ -30,6 +30,7 @@ from everstep.store.chain import Chain
 from everstep.store.journal.driven import driven_in
 from everstep.store.load import Loaded, Stretch, checked, load
 from everstep.store.refs import find_run, verified
+from everstep.store.store import first_commit, new_saver
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
@@ -102,7 +103,7 @@ def _create(run: Attempt) -> RunRow | None:
     """Create the run: its lease comes with it, and there is nothing to read. Return the row if another process created it at the same time."""
     id, _, fields = run.given
     lease = {"epoch": 1, "worker": run.keeper.worker.id, "since": clock.now_us()}
-    commit = run.store.first_commit(id, fields, run.options.about, run.options.chunks, **lease)
+    commit = first_commit(run.store, id, fields, run.options.about, run.options.chunks, **lease)
     try:
         run.keeper.create(commit)
     except RunExists:  # another process was faster; the lease decides which of them continues
@@ -192,22 +193,38 @@ def _open_account(run: Attempt, row: RunRow, is_new: bool) -> None:
 
 def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) -> Saver:
     """Return the state of a checkpoint, or the first state of a run without one."""
-    saver, state = run.store.saver(), run.given[1]
+    saver, state = new_saver(run.store), run.given[1]
+    typed = state is not None and state.__class__ is not dict and _is_model(state)
     if not number:
         saver.begin({} if state is None else decode(encode(state)))
         return saver
     loaded = load(run.store.backend, row, number, read)
     if number == row.checkpoints:
-        continue_from(saver, loaded)
+        continue_from(saver, loaded, row.id, state if typed else None)
     else:
-        saver.begin(loaded.revived())
+        saver.begin(_restored(loaded, row.id, state) if typed else loaded.revived())
     return saver
 
 
-def continue_from(saver: Saver, loaded: Loaded) -> None:
-    """Take the loaded state. If an upgrade changed it, it differs from the stored one, so no delta can build on it."""
-    stored = encode(loaded.value) if loaded.objects else b""
-    state = loaded.revived()
+def _is_model(state: Any) -> bool:
+    """Whether a state is an instance of a class whose fields are known; registers that class."""
+    from everstep.codec.models import models_of
+
+    return models_of(state) is not None
+
+
+def _restored(loaded: Loaded, run: str, given: Any) -> Any:
+    from everstep.codec.models import restored
+
+    return restored(loaded.value, given, run)
+
+
+def continue_from(saver: Saver, loaded: Loaded, run: str, given: Any = None) -> None:
+    """Take the loaded state; with `given`, as an instance of its class. If an upgrade changed it, it differs from the stored one, so no
+    delta can build on it.
+    """
+    stored = encode(loaded.value) if loaded.objects or given is not None else b""
+    state = loaded.revived() if given is None else _restored(loaded, run, given)
     saver.continue_from(state, loaded.deltas, loaded.delta_bytes)
     if stored and encode(state) != stored:
         saver.lost()

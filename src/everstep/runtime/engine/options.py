@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from everstep.backends.contract.queues import Claimed
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, field
 from everstep.runtime.hooks import Hooks
 from everstep.runtime.limits.account import Account
 from everstep.runtime.limits.budget import Budget
 from everstep.runtime.limits.policy import Policy, manual
-from everstep.runtime.steps.retry import Retry
+from everstep.runtime.steps.retry import as_retry
 
 Replay = Literal["normal", "validate", "republish"]
 
@@ -23,8 +24,8 @@ class AttemptOptions(Shape):
     hooks: Hooks
     policy: Policy = manual
     budget: Budget | None = None
-    timeout: float | None = None
-    retry: Retry | None = None
+    timeout: Any = None  # in seconds; given as any duration
+    retry: Any = None  # a Retry; given also as a number of attempts
     workflow: bool = False
     framework: bool = False  # a driver executes it: it has a result and its deaths count, but nothing is replayed
     about: dict[str, Any] = field(default_factory=dict)
@@ -46,20 +47,22 @@ class AttemptOptions(Shape):
 
     def __post_init__(self) -> None:
         self.policy = Policy.parse(self.policy)
-        check_limits(self.budget, self.timeout)
-        if self.retry is not None and not isinstance(self.retry, Retry):
-            raise InvalidArgument(f"retry must be an everstep.Retry, got {self.retry!r:.60}", remedy="Give everstep.Retry(attempts=5).")
+        self.timeout = check_limits(self.budget, self.timeout)
+        if self.retry is not None:
+            self.retry = as_retry(self.retry)
         if self.replay not in ("normal", "validate", "republish"):
             raise InvalidArgument(f"replay must be normal, validate or republish, got {self.replay!r:.60}")
         self.silent = self.policy == manual
         self.plain = self.silent and self.budget is None and not self.workflow
 
 
-def check_limits(budget: Any, timeout: Any) -> None:
-    """Refuse invalid limits."""
+def check_limits(budget: Any, timeout: Any) -> float | None:
+    """Refuse invalid limits; return the timeout in seconds."""
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidArgument(f"budget must be an everstep.Budget, got {budget!r:.60}", remedy="Give everstep.Budget(tokens=50_000).")
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0):
+    seconds = to_seconds(timeout, "timeout")
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0):
         raise InvalidArgument(
             f"timeout must be a number of seconds greater than 0, got {timeout!r:.60}", remedy="Give timeout=60, or leave it out."
         )
+    return seconds

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from everstep.codec.explain import shown
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 from everstep.runtime.limits.checks import check_keys, check_number
@@ -47,12 +48,14 @@ class Budget(Shape, frozen=True):
     The use of children counts, too. `cost` is in whatever unit you report with `run.usage`.
     """
 
-    seconds: float | None = None
+    seconds: Any = None  # a number; given as any duration
     steps: int | None = None
     tokens: int | None = None
     cost: float | None = None
 
     def __post_init__(self) -> None:
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", to_seconds(self.seconds, "seconds"))
         for name in ("seconds", "cost"):
             if getattr(self, name) is not None:
                 check_number(getattr(self, name), name, above=True)

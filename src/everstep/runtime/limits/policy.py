@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.codec.explain import shown
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 from everstep.runtime.limits.checks import check_keys, check_number
+
+if TYPE_CHECKING:
+    from everstep.durations import Duration
 
 KINDS = ("llm", "tool")
 EVENTS = ("step", "pre_step", "post_step", "gate", *KINDS, "error", "milestone")
@@ -50,7 +54,7 @@ class Policy(Shape, frozen=True):
         if self.steps is not None:
             check_number(self.steps, "steps", least=1, whole=True)
         if self.seconds is not None:
-            object.__setattr__(self, "seconds", float(check_number(self.seconds, "seconds", above=True)))
+            object.__setattr__(self, "seconds", float(check_number(to_seconds(self.seconds, "seconds"), "seconds", above=True)))
         object.__setattr__(self, "events", frozenset(_event(name) for name in self.events))
         if type(self.off) is not bool or (self.off and (self.steps or self.seconds or self.events)):
             raise InvalidArgument(f"off={shown(self.off)} cannot be combined with triggers", remedy="Use everstep.off by itself.")
@@ -116,11 +120,11 @@ class Policy(Shape, frozen=True):
         )
 
 
-def every(steps: int | None = None, seconds: float | None = None) -> Policy:
-    """Make a checkpoint after so many steps, or so many seconds after the last one (also in the middle of a step)."""
+def every(steps: int | None = None, seconds: Duration | None = None) -> Policy:
+    """Make a checkpoint after so many steps, or so long after the last one (also in the middle of a step): seconds, a timedelta or "5min"."""
     if steps is None and seconds is None:
         raise InvalidArgument("every() needs steps or seconds", remedy="Use every(steps=5), every(seconds=30) or both.")
-    return Policy(steps, seconds)
+    return Policy(steps, to_seconds(seconds, "seconds"))
 
 
 def on(*events: str) -> Policy:

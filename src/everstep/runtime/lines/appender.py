@@ -40,6 +40,7 @@ from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, load
 from everstep.store.query import check_note, check_tags, to_meta
 from everstep.store.refs import verified
+from everstep.store.store import new_saver
 from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import interrupts
 
@@ -91,11 +92,11 @@ class Appender:
         return self._saver
 
     def _load(self) -> Saver:
-        saver, row = self.store.saver(), self.row
+        saver, row = new_saver(self.store), self.row
         if row is None or not self.number:
             saver.begin({} if self._first is None else decode(self._first))
         else:
-            continue_from(saver, load(self.store.backend, row, self.number))
+            continue_from(saver, load(self.store.backend, row, self.number), row.id)
         return saver
 
     async def refresh(self) -> bool:
@@ -390,7 +391,7 @@ class Appender:
 
 
 def rest(chain: Chain, row: RunRow) -> None:
-    """Have a run wait that no process drives: it is not crashed, whatever its last process left behind."""
+    """Have a run wait that no process drives. It is not crashed, also if its last process died."""
     if row.status == Status.WAITING:
         return
     if row.status == Status.CANCELLED:

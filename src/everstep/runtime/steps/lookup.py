@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from everstep.codec.values import hook, pack
-from everstep.errors import EverstepError
+from everstep.errors import EverstepError, Reentered
 from everstep.runtime.steps.options import shape_of
 from everstep.runtime.steps.ticket import Ticket, Turn
 from everstep.store.journal.entries import FAILED, RUNNING, StepEntry
@@ -38,6 +38,8 @@ def input_bytes(address: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     try:
         if not kwargs:
             return pack([*args], hook)  # the same bytes, without a name for errors: every step comes here
+    except Reentered:
+        raise
     except (TypeError, ValueError, RecursionError, EverstepError):
         pass
     try:
@@ -108,7 +110,7 @@ def _find(ticket: Ticket) -> None:
 
 
 def is_other_input(ticket: Ticket, step: StepEntry) -> bool:
-    """Whether a recorded step had another input than this call."""
+    """Whether a recorded step had a different input from this call."""
     if not step.digest or step.digest == ticket.digest or not ticket.digest or step.status == RUNNING:
         return False
     return ticket.address not in ticket.run.options.accept and not _same_call(ticket, step.digest)

@@ -6,15 +6,19 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, replace
 from everstep.runtime.engine.context import warn_if_stray
 from everstep.runtime.engine.owner import current_frame
 from everstep.runtime.steps.inside import made
-from everstep.runtime.steps.retry import Retry
+from everstep.runtime.steps.retry import Retry, as_retry
+
+if TYPE_CHECKING:
+    from everstep.durations import Duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -25,9 +29,9 @@ class StepOptions(Shape, frozen=True):
     """How a step is run."""
 
     name: str | None = None
-    key: str | None = None
-    retry: Retry | None = None
-    timeout: float | None = None
+    key: str | int | None = None
+    retry: Any = None  # a Retry; given also as a number of attempts
+    timeout: Any = None  # in seconds; given as any duration
     kind: str | None = None
     at_most_once: bool = False
     ignore: tuple[str, ...] = ()
@@ -37,14 +41,21 @@ class StepOptions(Shape, frozen=True):
         if self.name is not None:
             check_name(self.name)
         if self.retry is not None and not isinstance(self.retry, Retry):
-            raise InvalidArgument(f"retry must be an everstep.Retry, got {self.retry!r:.60}", remedy="Give everstep.Retry(attempts=5).")
-        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            raise InvalidArgument(f"timeout must be a number of seconds greater than 0, got {self.timeout!r:.60}")
+            object.__setattr__(self, "retry", as_retry(self.retry))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", _check_timeout(self.timeout))
         if self.transactional is not None and self.at_most_once:
             raise InvalidArgument(
                 "transactional and at_most_once cannot be combined",
                 remedy="Leave at_most_once out: a transaction that was not committed has no effect.",
             )
+
+
+def _check_timeout(timeout: Any) -> float:
+    seconds = to_seconds(timeout, "timeout")
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0:
+        return seconds
+    raise InvalidArgument(f"timeout must be a number of seconds greater than 0, got {timeout!r:.60}", remedy='Give timeout=30, or "30s".')
 
 
 PLAIN = StepOptions()
@@ -83,19 +94,31 @@ def check_key(key: Any) -> str:
 
 
 @overload
-def step(function: F, /) -> F: ...
+def step(
+    function: F,
+    /,
+    *,
+    name: str | None = None,
+    key: str | int | None = None,
+    retry: Retry | int | None = None,
+    timeout: Duration | None = None,
+    kind: str | None = None,
+    at_most_once: bool = False,
+    ignore: Iterable[str] | str = (),
+    transactional: Literal[False] | None = None,
+) -> F: ...
 
 
 @overload
 def step(
     *,
     name: str | None = None,
-    key: str | None = None,
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    key: str | int | None = None,
+    retry: Retry | int | None = None,
+    timeout: Duration | None = None,
     kind: str | None = None,
     at_most_once: bool = False,
-    ignore: tuple[str, ...] = (),
+    ignore: Iterable[str] | str = (),
     transactional: Literal[False] | None = None,
 ) -> Callable[[F], F]: ...
 
@@ -105,31 +128,59 @@ def step(
     *,
     transactional: Literal[True] | str | os.PathLike[str],
     name: str | None = None,
-    key: str | None = None,
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    key: str | int | None = None,
+    retry: Retry | int | None = None,
+    timeout: Duration | None = None,
     kind: str | None = None,
-    ignore: tuple[str, ...] = (),
+    ignore: Iterable[str] | str = (),
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Callable[P, R]]: ...
 
 
-def step(function: Any = None, /, **options: Any) -> Any:
+def step(
+    function: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    key: str | int | None = None,
+    retry: Retry | int | None = None,
+    timeout: Duration | None = None,
+    kind: str | None = None,
+    at_most_once: bool = False,
+    ignore: Iterable[str] | str = (),
+    transactional: bool | str | os.PathLike[str] | None = None,
+) -> Any:
     """Make a function a step: called inside a run, its result is recorded once. Outside of a run it is a plain call.
 
-    Policies use `kind` ("llm", "tool", or your own word); `ignore` names parameters that do not count as input; `at_most_once` records that the
-    step begins, and asks at a gate if a process died inside it. `transactional` (True for the store's database, or the address of another one)
-    passes a connection to the function; its writes are committed if, and only if, the step is recorded.
+    `@everstep.step`, or with options:
+
+    name           of the step; by default the name of the function
+    key            identifies each call instead of its turn
+    retry          a Retry, or a number of attempts
+    timeout        of each attempt: seconds, a timedelta, or a string such as "30s"
+    kind           "llm", "tool" or your own word, for policies
+    at_most_once   record that the step begins, and ask at a gate if a process died inside it
+    ignore         names of parameters that do not count as input
+    transactional  True for the store's database, or the address of another one: the function gets a connection before its arguments, and its
+                   writes are committed if, and only if, the step is recorded
     """
-    if function is None:
-        return lambda f: step(f, **options)
+    chosen = StepOptions(
+        name,
+        key,
+        retry,
+        timeout,
+        kind,
+        at_most_once,
+        (ignore,) if isinstance(ignore, str) else tuple(ignore),
+        made(transactional),
+    )
+    return (lambda f: _as_step(f, chosen)) if function is None else _as_step(function, chosen)
+
+
+def _as_step(function: Any, chosen: StepOptions) -> Any:
     if not callable(function):
         raise InvalidArgument(
             f"a step must be a function, got {function!r:.60}", remedy="Use @everstep.step, or @everstep.step(retry=...)."
         )
-    if isinstance(options.get("ignore"), str):
-        options["ignore"] = (options["ignore"],)
-    chosen = StepOptions(**{**options, "ignore": tuple(options.get("ignore", ())), "transactional": made(options.get("transactional"))})
-
     is_async = inspect.iscoroutinefunction(function)
     _check_ignored(function, chosen.ignore)
     if chosen.name is None and getattr(function, "__name__", "").isidentifier():
@@ -157,7 +208,7 @@ def shape_of(function: Any, options: StepOptions) -> Any:
 def _check_ignored(function: Any, ignore: tuple[str, ...]) -> None:
     strange = [name for name in ignore if name not in inspect.signature(function).parameters] if ignore else []
     if strange:
-        raise InvalidArgument(f"ignore must name parameters of {function!r:.60}, got {strange!r}")
+        raise InvalidArgument(f"ignore must name parameters of {getattr(function, '__name__', function)!s:.60}, got {strange!r}")
 
 
 def name_for(function: Any, options: StepOptions) -> str:

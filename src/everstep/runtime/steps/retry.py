@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from everstep.codec.explain import shown
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape
 from everstep.runtime.limits.checks import check_keys, check_number
@@ -32,8 +33,8 @@ class Retry(Shape, frozen=True):
 
     attempts: int = 3
     backoff: Backoff = "exponential"
-    delay: float = 1.0
-    max_delay: float = 60.0
+    delay: Any = 1.0  # in seconds; given as any duration
+    max_delay: Any = 60.0
     jitter: float = 0.1
     only: Errors = (Exception,)
     never: Errors = ()
@@ -44,8 +45,8 @@ class Retry(Shape, frozen=True):
             raise InvalidArgument(
                 f"backoff must be one of {', '.join(get_args(Backoff))}, got {shown(self.backoff)}", remedy="Use exponential."
             )
-        check_number(self.delay, "delay")
-        check_number(self.max_delay, "max_delay")
+        for name in ("delay", "max_delay"):
+            object.__setattr__(self, name, check_number(to_seconds(getattr(self, name), name), name))
         check_number(self.jitter, "jitter", most=1)
         if self.delay > self.max_delay:
             raise InvalidArgument(
@@ -129,6 +130,17 @@ def _fits(error: Exception, wanted: Errors) -> bool:
     names = {one for one in wanted if isinstance(one, str)}
     return bool(names) and any(
         not names.isdisjoint((cls.__name__, cls.__qualname__, f"{cls.__module__}.{cls.__qualname__}")) for cls in type(error).__mro__
+    )
+
+
+def as_retry(given: Any) -> Retry:
+    """Return a retry that was given as one, or as a number of attempts."""
+    if isinstance(given, Retry):
+        return given
+    if type(given) is int:
+        return Retry(given)
+    raise InvalidArgument(
+        f"retry must be an everstep.Retry or a number of attempts, got {given!r:.60}", remedy="Give retry=5, or everstep.Retry(attempts=5)."
     )
 
 

@@ -106,7 +106,7 @@ async def park(tasks: TaskWriter, address: str, over: Callable[[], bool], waitin
     raise waiting()
 
 
-async def sleep(tasks: TaskWriter, seconds: float | None, until: Any) -> None:
+async def sleep(tasks: TaskWriter, seconds: Any, until: Any) -> None:
     """Wait until a time; see `everstep.sleep`."""
     run = tasks.run
     timer = timer_of(run, seconds, until)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -123,7 +123,7 @@ class TaskWriter:
         """Run a step to its end, in this task. A plain function runs in a thread."""
         return self._ways.drive(ticket)
 
-    def open_step(self, ticket: Ticket) -> Awaitable[AsyncOpenStep]:
+    def open_step(self, ticket: Ticket) -> Coroutine[Any, Any, AsyncOpenStep]:
         """Begin a step that other code executes."""
         from everstep.runtime.steps.open_step import open_step_in_task
 

@@ -100,7 +100,7 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "const": ("anything", lambda g: True),
     "required": ("a list of names", lambda g: isinstance(g, list) and all(isinstance(name, str) for name in g)),
     "pattern": (
-        f"a regular expression of at most {MOST_STATES:,} states, without back references, conditions, atomic groups and possessive repeats",
+        f"a regular expression of at most {MOST_STATES:,} states, without back references, conditions, atomic groups or possessive repeats",
         _is_pattern,
     ),
     "$ref": ("#/$defs/NAME", lambda g: isinstance(g, str)),

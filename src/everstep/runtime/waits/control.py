@@ -40,6 +40,7 @@ from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
+from everstep.store.journal.steps import address_named
 from everstep.store.load import checked_from
 from everstep.store.query import check_text, to_us
 from everstep.store.refs import find_run, verified
@@ -60,7 +61,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             remedy="Check the name. To answer a gate before the run reaches it: store.answer(..., early=True).",
         )
     if row.status == Status.CANCELLED and (found is None or not found.answered):
-        raise NotFound(f"run {row.id!r} is cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
+        raise NotFound(f"run {row.id!r} was cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
     if found is not None and found.cancelled:
         raise AlreadyAnswered(
             f"the program cancelled gate {address!r} of run {row.id!r}; the answer was not recorded",
@@ -73,7 +74,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             f"gate {address!r} of run {row.id!r} was already answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
         )
     if row.status in _OVER:
-        raise NotFound(f"run {row.id!r} is {row.status} and has no open gate")
+        raise NotFound(f"run {row.id!r} has ended ({row.status}) and has no open gate")
     if found is not None and found.schema is not None:
         value = plain_of(value)
     if store.mask is not None:
@@ -207,7 +208,7 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
-    address = _address(step)
+    address = address_named(step)
     if _newest(store, row, address) == SUCCEEDED:
         raise InvalidArgument(
             f"step {address} of run {row.id!r} already has a result", remedy="Fork before it: store.resume(run, from_step=...)."
@@ -219,7 +220,7 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
 def retry(store: EngineStore, run_id: str, step: str) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
-    address = _address(step)
+    address = address_named(step)
     status = _newest(store, row, address)
     if status is None:
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="See store.steps(run_id).")
@@ -239,13 +240,6 @@ def retry(store: EngineStore, run_id: str, step: str) -> None:
     for failed in (*around, address):  # a step inside another one is called only if that runs again
         if _newest(store, row, failed) == FAILED:
             post(store, row, f"again:{failed}", None, None, "nothing")
-
-
-def _address(step: str) -> str:
-    """Return the address that a name means: its first use."""
-    if not isinstance(step, str) or not step:
-        raise InvalidArgument(f"step must be a name or an address, got {step!r:.60}", remedy="store.steps(run_id) shows the addresses.")
-    return step if "#" in step or "@" in step else f"{step}#0"
 
 
 def _newest(store: EngineStore, row: RunRow, address: str) -> str | None:

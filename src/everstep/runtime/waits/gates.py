@@ -6,14 +6,15 @@ reads it. The message stays, so that the first answer is the only one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
 from everstep.codec.values import decode, encode
+from everstep.durations import to_seconds
 from everstep.errors import BadAnswer, DamagedFrame, GateTimeout, InvalidArgument, Waiting
 from everstep.fields import Shape
 from everstep.records import Message
@@ -26,37 +27,56 @@ from everstep.runtime.waits.answer_schema import to_schema
 from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, pack
 
 if TYPE_CHECKING:
+    from everstep.durations import Duration
     from everstep.runtime.engine.attempt import Attempt
     from everstep.runtime.observe import Span
     from everstep.runtime.steps.ticket import Ticket
 
+T = TypeVar("T")
+D = TypeVar("D")
 NONE: Any = type("NoDefault", (), {"__repr__": lambda self: "<none>"})()
 MOST_SECONDS = 1e9
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved", "pass", "passed"})
 
 
+@overload
+def gate(name: str, ask: str | None = None, *, schema: type[T], timeout: Duration | None = None) -> T: ...
+
+
+@overload
+def gate(name: str, ask: str | None = None, *, schema: type[T], timeout: Duration | None = None, default: D) -> T | D: ...
+
+
+@overload
 def gate(
-    name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None, default: Any = NONE,
+    name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: Duration | None = None, default: Any = NONE,
+    condition: Any = None, on_pass: Any = None, on_fail: Any = None,
+) -> Any: ...  # fmt: skip
+
+
+def gate(
+    name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: Duration | None = None, default: Any = NONE,
     condition: Any = None, on_pass: Any = None, on_fail: Any = None,
 ) -> Any:  # fmt: skip
     """Wait for a decision from outside: `if everstep.gate("editor", ask="Publish?", choices=["yes", "no"]) == "yes": ...`.
 
     The run releases its process until `store.answer(run, name, value)`; the answer must match `schema` (a type, or a JSON Schema) or be one of
-    `choices`. With a class as schema, the gate returns an instance of it. After `timeout` seconds the answer is `default`; without a default,
-    `GateTimeout` is raised. With `condition` (a value or a function) the gate decides by itself, once. `on_pass` and `on_fail` choose what
-    the gate returns: a value, or a function to call.
+    `choices`. With a class as schema, the gate returns an instance of it. After `timeout` (seconds, a timedelta, or "30s") the answer is
+    `default`; without a default, `GateTimeout` is raised. With `condition` (a value or a function) the gate decides by itself, once. `on_pass`
+    and `on_fail` choose what the gate returns: a value, or a function to call. In async code, await it.
     """
     return current().gate(
         name, ask, schema=schema, choices=choices, timeout=timeout, default=default, condition=condition, on_pass=on_pass, on_fail=on_fail
     )
 
 
-def sleep(seconds: float | None = None, *, until: datetime | float | None = None) -> Any:
-    """Wait until a time. The deadline is recorded: a run that dies or releases its process continues when the time has come.
+def sleep(seconds: Duration | None = None, *, until: datetime | float | None = None) -> Awaitable[None]:
+    """Wait until a time: `sleep(60)`, `sleep("2h")`, `sleep(until=moment)`. In async code, await it.
 
-    A workflow keeps its process for waits of up to a second, and otherwise releases it until `store.wake()`. A program that uses `store.run` waits here.
+    The deadline is recorded: a run that dies or releases its process continues when the time has come. A workflow keeps its process for waits
+    of up to a second, and otherwise releases it until `store.wake()`. A program that uses `store.run` waits here.
     """
-    return current().sleep(seconds, until=until)
+    return cast("Awaitable[None]", current().sleep(seconds, until=until))
 
 
 class Question(Shape):
@@ -97,13 +117,14 @@ def end_span(run: Attempt, span: Span | None, error: BaseException | None) -> No
 
 
 def question_of(
-    run: Attempt, name: str, question: str | None, *, schema: Any = None, choices: Any = None, timeout: float | None = None,
+    run: Attempt, name: str, question: str | None, *, schema: Any = None, choices: Any = None, timeout: Duration | None = None,
     default: Any = NONE, condition: Any = None,
 ) -> Question:  # fmt: skip
     check_name(name)
     need(run.store.backend, Mailbox)
     shape = to_schema(schema, choices)
-    if timeout is not None and not (isinstance(timeout, (int, float)) and 0 < timeout < MOST_SECONDS):
+    seconds = to_seconds(timeout, "timeout")
+    if seconds is not None and not (isinstance(seconds, (int, float)) and 0 < seconds < MOST_SECONDS):
         raise InvalidArgument(f"timeout must be a number of seconds greater than 0 and below {MOST_SECONDS:,.0f}, got {timeout!r:.60}")
     default = default if default is NONE or shape is None else plain_of(default)
     if default is not NONE and shape is not None and default is not None:
@@ -111,7 +132,7 @@ def question_of(
         if fault:
             raise InvalidArgument(f"the default of gate {name!r} is not a valid answer: {fault}")
     kind = None if isinstance(schema, Mapping) or condition is not None else schema
-    return Question(address_of(run, name), question, shape, timeout, default, condition, kind=kind)
+    return Question(address_of(run, name), question, shape, seconds, default, condition, kind=kind)
 
 
 def chosen(run: Attempt, asked: Question, value: Any, on_pass: Any, on_fail: Any) -> Any:

@@ -1,7 +1,7 @@
 """Questions of a run that a framework drives: asked without waiting, answered from outside, recorded by the next code that reads the answers.
 
-A question is a gate: its address is NAME#N, where N counts the questions of that name. An answer comes as a message. Whoever reads it
-records it and leaves the message, without a time, so that the first answer stays the only one.
+A question is a gate: its address is NAME#N, where N counts the questions of that name. An answer comes as a message. The code that
+reads it records it and leaves the message, without a time, so that the first answer stays the only one.
 """
 
 from __future__ import annotations

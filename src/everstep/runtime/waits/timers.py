@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument, Waiting
 from everstep.fields import Shape
 from everstep.runtime.waits.gates import MOST_SECONDS, address_of
@@ -65,7 +66,7 @@ class Timer(Shape):
             validate.note_new(self.run, self.address)
 
 
-def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
+def timer_of(run: Attempt, seconds: Any, until: Any) -> Timer:
     """Return the wait that the program asks for, with its recorded deadline if there is one."""
     due = _deadline_of(seconds, until)
     need(run.store.backend, Mailbox)
@@ -77,7 +78,7 @@ def timer_of(run: Attempt, seconds: float | None, until: Any) -> Timer:
     return Timer(run, address, due if found.entry.deadline is None else found.entry.deadline, found.record.at)
 
 
-def sleep(run: Attempt, seconds: float | None, until: Any) -> None:
+def sleep(run: Attempt, seconds: Any, until: Any) -> None:
     """Wait until a time, in this thread."""
     timer = timer_of(run, seconds, until)
     if run.dry:
@@ -99,11 +100,12 @@ def sleep(run: Attempt, seconds: float | None, until: Any) -> None:
         run.listen()
 
 
-def _deadline_of(seconds: float | None, until: Any) -> int:
+def _deadline_of(seconds: Any, until: Any) -> int:
     if (seconds is None) == (until is None):
-        raise InvalidArgument("sleep needs either seconds or until", remedy="Use sleep(60) or sleep(until=datetime(...)).")
+        raise InvalidArgument("sleep needs either seconds or until", remedy='Use sleep(60), sleep("2h") or sleep(until=datetime(...)).')
     if until is not None:
         return to_us(until) or 0
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < MOST_SECONDS:
+    number = to_seconds(seconds, "seconds")
+    if not isinstance(number, (int, float)) or isinstance(number, bool) or not 0 <= number < MOST_SECONDS:
         raise InvalidArgument(f"seconds must be a number from 0 to {MOST_SECONDS:,.0f}, got {seconds!r:.60}")
-    return clock.now_us() + int(seconds * 1e6)
+    return clock.now_us() + int(number * 1e6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from reprlib import Repr
-from typing import Any
+from typing import Any, NamedTuple
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode, encode, revived
@@ -26,6 +26,16 @@ _shape = Repr()
 _shape.maxstring = _shape.maxother = 60
 _shape.maxlist = _shape.maxdict = _shape.maxtuple = 4
 _shape.maxlevel = 3
+
+
+class Arguments(NamedTuple):
+    """The input of a call: its positional and its named arguments. `str(arguments)` is the call as one would write it."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"({', '.join([*map(repr, self.args), *(f'{name}={value!r}' for name, value in self.kwargs.items())])})"
 
 
 StoredResult = tuple[int, bytes | None, Chunks]
@@ -77,12 +87,18 @@ def show_input(kept: Any) -> str:
         return kept
     if not isinstance(kept, bytes) or not kept:
         return "(not kept)"
+    found = kept_arguments(kept)
+    return f"{len(kept)} bytes" if found is None else str(found)
+
+
+def kept_arguments(kept: Any) -> Arguments | None:
+    """Return an input that was kept whole; None if it was long and only described, or cannot be decoded."""
+    if not isinstance(kept, bytes) or not kept:
+        return None
     try:
         args = decode(kept)
         rest = kept[len(encode(args)) :]  # named arguments follow the others
         kwargs = decode(rest) if rest else {}
     except EverstepError:
-        return f"{len(kept)} bytes"
-    if not isinstance(args, list) or not isinstance(kwargs, dict):
-        return f"{len(kept)} bytes"
-    return f"({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in kwargs.items())])})"
+        return None
+    return Arguments(tuple(args), kwargs) if isinstance(args, list) and isinstance(kwargs, dict) else None

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from everstep.backends.contract.core import Backend
+from everstep.errors import InvalidArgument, NotFound
 from everstep.fields import Shape, field
 from everstep.records import Kind, Record, RunRow
 from everstep.store.journal.entries import StepEntry, open_as
-from everstep.store.journal.results import load_result, show_input
+from everstep.store.journal.results import Arguments, kept_arguments, load_result, show_input
 from everstep.store.load import checked_from
 from everstep.store.views import when
 
@@ -47,6 +48,38 @@ class Step(Shape, frozen=True):
         return self._load()
 
 
+class StepDetail(Shape, frozen=True):
+    """One step of a run with all its recorded attempts. Its status, input and error are those of the newest attempt."""
+
+    run: str
+    address: str
+    attempts: tuple[Step, ...]
+    arguments: Arguments | None
+    """The input as values, if it was short enough to be kept whole; `input` describes it in any case."""
+    output: Any
+    """The return value; None if it has not succeeded."""
+    error: BaseException | None
+    """The error of the newest attempt, if that failed; `StepFailed` if its class is not known here."""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.address)
+
+    @property
+    def status(self) -> str:
+        """succeeded, failed or running."""
+        return self.attempts[-1].status
+
+    @property
+    def input(self) -> str:
+        """The input in words, shortened if it is long."""
+        return self.attempts[-1].input
+
+    def __repr__(self) -> str:
+        count = f", attempts={len(self.attempts)}" if len(self.attempts) > 1 else ""
+        return f"<everstep.StepDetail {self.run} {self.address} {self.status}{count}>"
+
+
 def name_of(address: str) -> str:
     """Return the name in the last part of an address."""
     last = address.rpartition("/")[2]
@@ -66,3 +99,36 @@ def as_step(backend: Backend, row: RunRow, record: Record) -> Step:
         show_input(step.input), step.error, bool(step.flags.get("skipped")), record.seq, record.epoch,
         lambda: load_result(backend, row.family, step.form, step.result),
     )  # fmt: skip
+
+
+def step_detail(backend: Backend, row: RunRow, step: str) -> StepDetail:
+    """Return one step by its address, or by its name for its first use."""
+    address = address_named(step)
+    records = [r for r in checked_from(backend, row, 1) if r.kind == Kind.STEP and r.note == address and r.body is not None]
+    if not records:
+        raise _no_step(backend, row, address)
+    attempts = tuple(as_step(backend, row, record) for record in records)
+    newest = attempts[-1]
+    error = None
+    if newest.error is not None:
+        from everstep.store.journal.failures import rebuilt  # only when something failed
+
+        error = rebuilt(newest.error, f"step {address} of run {row.id}")
+    return StepDetail(row.id, address, attempts, kept_arguments(open_as(records[-1], StepEntry).input), newest.result, error)
+
+
+def address_named(step: str) -> str:
+    """Return the address that a name means: its first use."""
+    if not isinstance(step, str) or not step:
+        raise InvalidArgument(f"step must be a name or an address, got {step!r:.60}", remedy="store.steps(run_id) shows the addresses.")
+    last = step.rpartition("/")[2]
+    return step if "#" in last or "@" in last else f"{step}#0"
+
+
+def _no_step(backend: Backend, row: RunRow, address: str) -> NotFound:
+    from difflib import get_close_matches
+
+    known = {r.note for r in checked_from(backend, row, 1) if r.kind == Kind.STEP and r.note}
+    near = get_close_matches(address, known, 3, 0.5)
+    asked = f"Did you mean {', '.join(near)}?" if near else f"store.steps({row.id!r}) lists its steps."
+    return NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=asked)

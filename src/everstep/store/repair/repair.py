@@ -18,6 +18,7 @@ from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Seal, Tombstone, property_check, shift, unkeyed
+from everstep.store.progress import Pace, Progress
 from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
@@ -27,21 +28,25 @@ _KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # settings of user
 _MOST_UNKNOWN = 10_000  # unknown positions in a row: a position after a larger gap is a damaged number
 
 
-def repair(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Repaired:
+def repair(source: str | os.PathLike[str], target: str | os.PathLike[str], *, progress: Progress | None = None) -> Repaired:
     """Write a new store at `target` with all provably good data of the one at `source`, which is only read.
 
     Also works if the source cannot be opened any more. `.lost` lists the losses; `str()` of the result is for people.
+    `progress(done, total, what)` is called now and then, with the number of runs.
     """
-    return repair_sealed(source, target, unkeyed, Framer())
+    return repair_sealed(source, target, unkeyed, Framer(), progress)
 
 
-def repair_sealed(source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framer) -> Repaired:
+def repair_sealed(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framer, progress: Progress | None = None
+) -> Repaired:
     """Repair a store that has its own seal and framer; the new one gets the same."""
+    pace = Pace(progress, None)
     builder = open_builder(target, seal)
     try:
         damaged = open_damaged(source, builder.private, seal)
         try:
-            return _Repair(damaged, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer)).all()
+            return _Repair(damaged, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer), pace).all()
         finally:
             damaged.close()
     except OSError as error:  # of the private copy
@@ -58,6 +63,7 @@ class _Repair(Shape):
     builder: Builder
     out: Repaired
     healer: Healer
+    pace: Pace
     summary: Summary = field(default_factory=Summary)
     feed: Feed = field(default_factory=Feed)
     tombstones: dict[int, Tombstone] = field(default_factory=dict)
@@ -78,9 +84,11 @@ class _Repair(Shape):
         self._forgotten = {pk for name, value in properties.items() if name.startswith(PREFIX) for part in unpack(value) for pk in part}
         pks = _dense({*self.source.pks(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.created})
         finder = Finder(self.source, self.feed, deep, self.healer)
+        self.pace.total = len(pks)
         for pk in reversed(pks):  # newest first: if two runs have the same id, the older one was deleted
             if pk not in self.tombstones and pk not in self._forgotten:
                 self._run(pk, finder)
+            self.pace.on(1, "repair")
         if not self._heads and not self.tombstones and self.summary.total is None:
             raise NotAStore(f"{self.out.source}: no provable part of an Everstep store was found in it")
         for name, value in properties.items():

@@ -105,9 +105,16 @@ class Cleaner:
     def _pruner(self, given: Given, without: Collection[str] = ()) -> Pruner:
         return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
 
-    def clean(self, given: Given, dry_run: bool, seconds: float | None, delete: Callable[[Sequence[RunRow]], set[bytes]]) -> Cleaned:
+    def clean(
+        self,
+        given: Given,
+        dry_run: bool,
+        seconds: Any,
+        delete: Callable[[Sequence[RunRow]], set[bytes]],
+        progress: Progress | None = None,
+    ) -> Cleaned:
         """Do a complete clean-up. `delete` removes runs and returns the keys of the deleted ones."""
-        pace = Pace(None, seconds)
+        pace = Pace(progress, seconds)
         policies = self._policies(given)
         out = Cleaned(dry_run=dry_run)
         unread: list[str] = []
@@ -129,6 +136,7 @@ class Cleaner:
             for run in policies.runs():
                 if self._backend.run(run) is None:
                     forget(self._backend, run)
+        pace.end("clean-up")
         out.seconds = pace.seconds
         if not dry_run:
             self._backend.set_property(_LAST, _said(out))

@@ -1,4 +1,4 @@
-"""Drop single checkpoints for good: bodies, labels and attached entries. The chain can still be verified.
+"""Drop single checkpoints permanently: bodies, labels and attached entries. The chain can still be verified.
 
 Relies on `run_survey` for what is present and on `apply_prune` for dropping bodies. A kept checkpoint whose state was built on a dropped one
 first gets a base of its own. An event in the journal says which checkpoints were dropped; it also makes every open line read the run again,

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 from everstep.codec.explain import shown
+from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument
 from everstep.fields import Shape, as_dict
 from everstep.ids import check_tag
@@ -38,7 +39,7 @@ class Retention(Shape, frozen=True):
     """
 
     keep_last: int | None = None
-    keep_within: timedelta | float | None = None
+    keep_within: timedelta | float | str | None = None
     keep_daily: int | None = None
     keep_weekly: int | None = None
     keep_tagged: bool | Collection[str] | None = None
@@ -248,6 +249,8 @@ def _check_count(value: Any, what: str, least: int) -> None:
 def _span(value: Any) -> timedelta | None:
     if value is None:
         return None
+    if isinstance(value, str):
+        value = to_seconds(value, "keep_within")
     try:
         span = value if isinstance(value, timedelta) else timedelta(seconds=value) if type(value) in (int, float) else None
     except (OverflowError, ValueError):  # too long, or NaN

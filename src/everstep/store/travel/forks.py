@@ -10,6 +10,7 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.frame import Framer
+from everstep.codec.kinds import Unknown, has_structure, kind_of
 from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, new_id
 from everstep.records import Kind, Record, RunRow, Status
@@ -156,6 +157,22 @@ def _edited(state: Any, edit: Edit | None) -> Any:
     if not isinstance(edit, Mapping):
         raise InvalidArgument(f"edit must be a dict of top-level keys or a function, got {edit!r:.60}")
     if not isinstance(state, dict):
-        raise InvalidArgument(f"the state is a {type(state).__name__}, which has no keys to set", remedy="Use a function as edit=.")
+        return _with_fields(state, edit)
     state.update(edit)
     return state
+
+
+def _with_fields(state: Any, edit: Mapping[str, Any]) -> Any:
+    """Return an object with other values in some of its fields; also one whose class this process does not know, or a frozen one."""
+    kind = None if type(state) is Unknown or not has_structure(type(state)) else kind_of(type(state))
+    if kind is None and type(state) is not Unknown:
+        raise InvalidArgument(f"the state is a {type(state).__name__}, which has no keys to set", remedy="Use a function as edit=.")
+    fields = state.fields if kind is None else kind.take(state)
+    strange = [name for name in edit if name not in fields]
+    if strange:
+        raise InvalidArgument(
+            f"the state has no field {', '.join(map(repr, strange))}",
+            remedy=f"Its fields: {', '.join(name for name in fields if name[:2] != '__')}.",
+        )
+    fields = {**fields, **edit}
+    return Unknown(state.name, state.version, fields) if kind is None else kind.make(fields)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from everstep import clock as clocks
 from everstep.backends.contract.core import Backend, Query
@@ -31,7 +32,7 @@ _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 _MOST_MISSES = 10_000  # positions to try one by one to find the next readable row
 
 
-def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: float | None = None) -> Report:
+def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: Any = None) -> Report:
     if depth not in ("quick", "records", "full"):
         raise InvalidArgument(f"depth must be quick, records or full, got {depth!r}")
     pace = Pace(progress, seconds)

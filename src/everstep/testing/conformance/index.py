@@ -56,7 +56,7 @@ class GatesSuite(Suite):
             row = self.advance(backend, row, kind=kind, note=note)
         assert [(r.kind, r.note) for r in backend.gates("r")] == [("gate", "a#0"), ("answer", "a#0"), ("gate", "b#0")]
         assert backend.gates("r") == backend.records("r", 1, 99, ("gate", "answer"))
-        assert backend.gates("nobody") == []
+        assert backend.gates("absent") == []
 
     def test_questions_without_an_answer_are_found_over_all_waiting_runs(self, backend: Backend) -> None:
         for name, status, workflow in (("a", "waiting", "w"), ("b", "waiting", "v"), ("c", "succeeded", "w"), ("d", "waiting", "w")):
@@ -67,7 +67,7 @@ class GatesSuite(Suite):
         assert [(r.run, r.note) for _, r in found] == [(run, note) for run in "abd" for note in ("y#0", "z#0")]
         assert [r for _, r in found[:2]] == [r for r in backend.gates("a") if r.note in ("y#0", "z#0")]
         assert backend.unanswered("w") == [*found[:2], *found[4:]]
-        assert backend.unanswered("nobody") == []
+        assert backend.unanswered("absent") == []
         assert backend.unanswered(limit=3) == found[:3]
         assert backend.unanswered(after=found[2][0], limit=2) == found[3:5]
 
@@ -87,7 +87,7 @@ class FindSuite(Suite):
 
         assert found(n=2) == ["b2", "a2"] == found(n=2.0) == found(("later",))
         assert found(text="2") == ["b2", "a2"]
-        assert found(text=2) == [] == found(n="2") == found(same=1) == found(("nobody",))
+        assert found(text=2) == [] == found(n="2") == found(same=1) == found(("absent",))
         assert found(same=True) == ["b3", "b2", "b1", "a3", "a2", "a1"]
         assert found(same=True, n=3) == ["b3", "a3"] == found(("odd",), n=3)
         assert found(("odd",)) == ["b3", "b1", "a3", "a1"]
@@ -106,7 +106,7 @@ class FindSuite(Suite):
         for name, number in (("b", 1), ("a", 3), ("a", 1)):
             backend.tag(Tag.make(row.key, name, number, 1), row.id)
         assert [(tag.name, tag.number) for tag in backend.tags("r", name="a")] == [("a", 1), ("a", 3)]
-        assert backend.tags("r", name="c") == [] == backend.tags("nobody", name="a")
+        assert backend.tags("r", name="c") == [] == backend.tags("absent", name="a")
 
     def test_a_deleted_run_is_not_found(self, backend: Backend) -> None:
         row = self.advance(backend, self.create(backend, "r"), meta='{"n":1}', tags=("t",), labels=bytes(16))
@@ -126,7 +126,7 @@ class AttachedSuite(Suite):
         assert found == [record for record in backend.records("r", 1, 99, ("attached",)) if record.note != "12:a"]
         assert [r.note for r in backend.attached("r", "1:b")] == ["1:b", "1:b"]
         assert len(backend.attached("r")) == 4
-        assert backend.attached("r", "2:") == [] == backend.attached("nobody", "1:")
+        assert backend.attached("r", "2:") == [] == backend.attached("absent", "1:")
 
     def test_attached_entries_belong_to_one_run_and_go_with_it(self, backend: Backend) -> None:
         row = self.advance(backend, self.create(backend, "r"), kind="attached", note="1:a")

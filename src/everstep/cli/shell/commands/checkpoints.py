@@ -11,6 +11,7 @@ from everstep.cli.args.refs import RUN
 from everstep.cli.draw.text import cell, safe
 from everstep.views.json import to_json
 from everstep.views.run import CheckpointView, checkpoint_view
+from everstep.views.runs import seen_status
 
 _HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
 
@@ -27,7 +28,11 @@ def command(app: App, run: str | None, limit: int) -> None:
     """
     with app.open() as store:
         runs = [store.get(to_read(app, store, run))] if run is not None else store.runs(limit=limit)
-        found = [(checkpoint_view(one, app.mask), info.status) for info in runs for one in store.checkpoints(info.id, limit=limit)]
+        found = [
+            (checkpoint_view(one, app.mask), seen_status(store, info)[0])
+            for info in runs
+            for one in store.checkpoints(info.id, limit=limit)
+        ]
     found = sorted(found, key=lambda pair: pair[0].at, reverse=True)[:limit] if run is None else found
     if app.out.as_json:
         app.out.data("checkpoints", [{**to_json(one), "status": status} for one, status in found])
@@ -45,4 +50,10 @@ def _print(app: App, found: list[tuple[CheckpointView, str]]) -> None:
         )
         for one, status in found
     ]  # fmt: skip
-    app.out.table(_HEAD, rows, styles={4: lambda text: app.out.style(text, app.out.colour_of(text.strip()))})
+    app.out.table(
+        _HEAD,
+        rows,
+        styles={4: lambda text: app.out.style(text, app.out.colour_of(text.strip()))},
+        drop=("STEP", "TAGS", "RUN IS", "NOTE", "AT"),
+        cuts=("NOTE", "TAGS", "STEP"),
+    )

@@ -23,4 +23,4 @@ def command(words: tuple[str, ...]) -> None:
     if used < len(words):
         GROUP.resolve_command(click.Context(GROUP, info_name=""), list(words))  # raises an error that suggests similar commands
         raise click.UsageError(f"{words[0]} has no command {words[used]!r}.")
-    click.echo(found.get_help(click.Context(found, info_name=" ".join(words))))
+    click.echo(found.get_help(found.context_class(found, info_name=" ".join(words))))

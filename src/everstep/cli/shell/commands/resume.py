@@ -15,7 +15,6 @@ from everstep.cli.commands import resume
 from everstep.cli.shell import agents, asking
 from everstep.cli.shell.session import Session
 
-_COMMON = ("store", "as_json", "colour", "quiet", "debug", "config")
 _outside: Any = resume.command.callback
 
 
@@ -23,7 +22,7 @@ def _resume(task: str | None, **given: Any) -> int:
     session = click.get_current_context().find_root().obj
     assert isinstance(session, Session)
     session.learn(given["modules"])
-    app = App(*(given[name] for name in _COMMON))
+    app = App.of(click.get_current_context())
     run = _chosen(app, given["run"])
     given |= {"run": run, "modules": ()}
     if given["check"] or given["from_step"] is not None or given["replay"] != "normal":

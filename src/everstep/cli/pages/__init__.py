@@ -1,0 +1,1 @@
+"""Pages about one thing, for `everstep show`: a run, a step, a checkpoint."""
