@@ -1,4 +1,4 @@
-"""The only access to time. Times are labels; nothing is ordered by them.
+"""The source of every time that is stored. Times are labels; nothing is ordered by them.
 
 `now_us` is wall time in microseconds since 1970 (UTC). `boot_us` counts microseconds since the machine booted, including sleep, and
 measures leases; it has a meaning only together with `boot_id`. Tests replace the module's `clock`.

@@ -9,7 +9,8 @@ from everstep.errors import InvalidArgument
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    Duration: TypeAlias = float | timedelta | str
+Duration: TypeAlias = "float | timedelta | str"
+"""Quoted: nothing is imported for it."""
 
 _SECONDS = {
     "ms": 0.001, "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "min": 60, "minute": 60, "minutes": 60, "h": 3_600, "hour": 3_600,

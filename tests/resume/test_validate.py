@@ -77,7 +77,7 @@ def test_a_misspelt_replay_is_refused_also_of_a_run_that_has_ended(store: everst
 @pytest.mark.parametrize("timeout", ["x", -1, float("nan"), True])
 def test_a_timeout_that_is_none_is_refused(store: everstep.Store, timeout: Any) -> None:
     store.start(everstep.workflow(lambda: 1, name="short"), id="ended")
-    with pytest.raises(InvalidArgument, match="timeout must be a number of seconds"):
+    with pytest.raises(InvalidArgument, match=r"timeout must be (a number of )?seconds"):
         store.wait("ended", timeout)
 
 

@@ -1,6 +1,8 @@
 """The tree stays in order: few files in a folder, each folder explained, tests named by what they hold, no harness in the package."""
 
 import ast
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -97,3 +99,10 @@ def test_tests_are_named_by_what_they_hold() -> None:
     tests = Path(__file__).parents[1]
     names = {path.stem for path in tests.rglob("*.py")} | {path.name for path in tests.iterdir() if path.is_dir()}
     assert sorted(name for name in names if UNTOLD.search(name) and name not in TOLD) == []
+
+
+def test_every_module_can_be_imported() -> None:
+    """Also those that only type checkers read: tools walk over all modules."""
+    for module in pkgutil.walk_packages(everstep.__path__, "everstep."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)

@@ -1,4 +1,7 @@
-"""Agents: a loop of thinking and acting, executed in a run."""
+"""Agents: a loop of thinking and acting, executed in a run.
+
+`loop` has the agent of a program, `turns` executes it, `decision` is what it decides, `state` names the fields of its state.
+"""
 
 from typing import TYPE_CHECKING, Any
 

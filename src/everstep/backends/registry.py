@@ -1,4 +1,4 @@
-"""Opens the backend for an address. The only module that knows concrete backends; it imports each one on first use.
+"""Opens the backend for an address. The only module that opens a concrete backend; it imports each one on first use.
 
 None                          .everstep/store.db, searched upward from the working folder like .git, else created in it
 a path                        SQLite

@@ -1,1 +1,1 @@
-"""The small language of conditions and values."""
+"""The small language of conditions and values: `parser` reads and evaluates it, `values` has its operations."""

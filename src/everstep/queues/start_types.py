@@ -1,4 +1,4 @@
-"""The types of `store.start` and `store.enqueue`, which pass arguments on to a workflow. Only type checkers read this module; it is never imported.
+"""The types of `store.start` and `store.enqueue`, which pass arguments on to a workflow. Only type checkers read this module.
 
 Both have options of their own beside the arguments of the workflow. A `ParamSpec` allows no further keyword between its `*args` and `**kwargs`:
 pyright reports that here, and then checks the calls exactly; mypy would check nothing in them. So each call is declared twice. By mypy's
@@ -8,11 +8,12 @@ declaration, `start` without an id is checked exactly, with an id its first thre
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
-from everstep.durations import Duration
-from everstep.queues.enqueue import Enqueued
-from everstep.runtime.outcome import Outcome
+if TYPE_CHECKING:
+    from everstep.durations import Duration
+    from everstep.queues.enqueue import Enqueued
+    from everstep.runtime.outcome import Outcome
 
 # mypy: disable-error-code="overload-cannot-match"
 MYPY = False  # mypy takes this for True

@@ -1,7 +1,7 @@
 """Runs that no live worker will take, and why. Reads only.
 
 A worker takes runs of its own queues, of workflows that it knows, and of its version if other code could contradict the recorded steps (see
-`store.driven`). Outside of queues it takes runs that wait or whose process died, unless it was started without `recover`.
+`store.journal.driven`). Outside of queues it takes runs that wait or whose process died, unless it was started without `recover`.
 """
 
 from __future__ import annotations

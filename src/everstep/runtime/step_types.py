@@ -1,4 +1,4 @@
-"""The types of `run.step`, which passes arguments on to a function. Only type checkers read this module; it is never imported.
+"""The types of `run.step`, which passes arguments on to a function. Only type checkers read this module.
 
 A step has options of its own beside the arguments of the function; `queues.start_types` says why each call is declared twice. By mypy's declaration, a call
 without options is checked exactly, and one with options has the right result.

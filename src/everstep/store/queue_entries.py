@@ -1,7 +1,7 @@
 """Compares the queue entry of a run with the run itself, and restores entries that are lost or wrong.
 
-An entry is derived from the first record of a run, its row and its messages; `backends.queues` has the rules. A run is claimed by its
-lease, so nothing here can lead to a second history.
+An entry is derived from the first record of a run, its row and its messages; `backends.contract.queues` has the rules. A run is claimed
+by its lease, so nothing here can lead to a second history.
 """
 
 from __future__ import annotations

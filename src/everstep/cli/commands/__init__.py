@@ -1,1 +1,1 @@
-"""One file for each command of the command line; `everstep.cli.main` names them all."""
+"""One file for each command of the command line; `everstep.cli.catalogue` names them all."""

@@ -1,4 +1,4 @@
-"""The types of `run.gate`: a class as schema, or choices, say what it returns. Only type checkers read this module; it is never imported."""
+"""The types of `run.gate`: a class as schema, or choices, say what it returns. Only type checkers read this module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everstep.durations import Duration
 T = TypeVar("T")
 D = TypeVar("D")
 Co: TypeAlias = Coroutine[Any, Any, T]
-Wait: TypeAlias = Duration | None
+Wait: TypeAlias = "Duration | None"
 Ask: TypeAlias = str | None
 Choice: TypeAlias = Callable[[], Any] | Any
 

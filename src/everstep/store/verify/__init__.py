@@ -1,1 +1,1 @@
-"""Verification of a store, and checks of how it is configured and kept."""
+"""Verification of a store (`verify`), and checks of how it is configured and kept (`doctor`)."""
