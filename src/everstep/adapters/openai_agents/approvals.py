@@ -10,7 +10,7 @@ from everstep.adapters.shared.plain import name_of
 
 
 async def decided(run: Any, result: Any) -> Any:
-    """Ask for all approvals that a result waits for, all at once; return the state that goes on with the answers."""
+    """Ask for all approvals that a result waits for, all at once; return the state that continues with the answers."""
     items = list(result.interruptions)
     answers = await asyncio.gather(*(run.gate(_name(item), _question(item), schema=ANSWERS) for item in items))
     state = result.to_state()

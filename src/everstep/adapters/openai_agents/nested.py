@@ -38,7 +38,7 @@ class NestedRunner(agents.run.AgentRunner):
                 state = await decided(here, result)
                 scope.since = Usage()
                 result = await self.runner.run(agent, state, **kwargs)
-                if shared is not None and result.context_wrapper.usage is not shared:  # a state that goes on has a copy of the usage
+                if shared is not None and result.context_wrapper.usage is not shared:  # a resumed state has a copy of the usage
                     shared.add(scope.since)
         finally:
             inside.reset(token)

@@ -14,7 +14,7 @@ from everstep.adapters.shared.plain import is_plain, to_plain
 
 
 class Result:
-    """What an agent has answered, or what it waits for."""
+    """The answer of an agent, or the gates at which it waits."""
 
     def __init__(self, agent: Agent[Any], kept: dict[str, Any] | None, outcome: everstep.Outcome | None = None):
         self._kept = kept or {}

@@ -15,7 +15,7 @@ from agents import Agent, RunState, SessionSettings
 from agents.memory.session_settings import resolve_session_limit
 
 import everstep
-from everstep.adapters.shared.place import Place
+from everstep.adapters.shared.opening import Opening
 from everstep.adapters.shared.plain import to_copy
 from everstep.errors import Conflict, InvalidArgument
 
@@ -33,7 +33,7 @@ class Session:
         self.session_id = session_id
         self.session_settings = session_settings
         self.run_id = everstep.quote(session_id)
-        self._place = Place(store)
+        self._place = Opening(store)
         self._line: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: list[Change] | None = None

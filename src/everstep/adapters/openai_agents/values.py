@@ -1,4 +1,4 @@
-"""What a step keeps of a value of the framework: plain data, and back. No I/O.
+"""Values of the framework as plain data, which a step records, and back. No I/O.
 
 A recorded value must be the same in another process, which may not have loaded the class of an object. So objects are kept as plain data
 or as their text, and the first attempt uses that form, too: a resumed run can't differ from one that was never interrupted.
@@ -23,7 +23,7 @@ _COMPARED = ("role", "type", "call_id", "name", "arguments", "content", "output"
 
 
 def keep_output(value: Any) -> Any:
-    """Return what a step keeps of the result of a tool. Any object that is no structured output becomes its text, as for the model."""
+    """Return what a step keeps of the result of a tool. Objects other than structured outputs become text, as for the model."""
     if isinstance(value, BaseModel) and _OUTPUTS.get(type(value).__name__) is type(value):
         return {_OUTPUT: type(value).__name__, "fields": value.model_dump(mode="json")}
     if type(value) is list:

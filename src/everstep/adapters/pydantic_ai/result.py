@@ -17,7 +17,7 @@ _USAGE = TypeAdapter(RunUsage)
 
 
 class Result:
-    """What an agent has answered, or what it waits for."""
+    """The answer of an agent, or the gates at which it waits."""
 
     def __init__(self, output_type: Any, kept: dict[str, Any] | None, outcome: everstep.Outcome | None = None):
         self._kept = kept or {}

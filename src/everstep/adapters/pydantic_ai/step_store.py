@@ -20,7 +20,7 @@ except ImportError as error:
     raise ImportError("StepStore needs pydantic-ai-harness: pip install pydantic-ai-harness") from error
 
 import everstep
-from everstep.adapters.shared.place import Place
+from everstep.adapters.shared.opening import Opening
 from everstep.adapters.shared.plain import to_copy
 from everstep.errors import Conflict, InvalidArgument, NotFound
 
@@ -32,7 +32,7 @@ class StepStore:
     """Keeps the events, snapshots and tool effects of agent runs. `store` is a store or its address; by default the configured one."""
 
     def __init__(self, store: Any = None):
-        self._place = Place(store)
+        self._place = Opening(store)
         self._lines: dict[str, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 

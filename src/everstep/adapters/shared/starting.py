@@ -11,7 +11,7 @@ from everstep.errors import InvalidArgument, RunClosed
 
 
 async def start(flow: Any, input: tuple[Any, ...], id: str | None, store: Any) -> everstep.Outcome:
-    """Start or resume a run; return an outcome that has succeeded or waits. A failed run goes on where it failed; other ends are raised."""
+    """Start or resume a run; return an outcome that has succeeded or waits. A failed run continues where it failed; other ends are raised."""
     if store is None or isinstance(store, str) or hasattr(store, "__fspath__"):
         async with everstep.open(store) as opened:
             return await start(flow, input, id, opened)
@@ -26,7 +26,7 @@ async def start(flow: Any, input: tuple[Any, ...], id: str | None, store: Any) -
 def current_run() -> Any:
     """Return the async run that this code belongs to, or None."""
     try:
-        here = everstep.current()
+        here: Any = everstep.current()
     except RunClosed:
         return None
     if isinstance(here, everstep.Run):

@@ -1,4 +1,4 @@
-"""The store of an adapter: given as a store or an address, opened on first use, closed by whoever opened it."""
+"""The store of an adapter: given as a store or an address, and opened on first use. A store that was given stays open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import everstep
 
 
-class Place:
+class Opening:
     """Where an adapter keeps its runs. `opened()` returns the store for asyncio."""
 
     def __init__(self, given: Any):
