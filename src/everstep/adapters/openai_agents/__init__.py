@@ -5,14 +5,13 @@ public names of Everstep, and on openai-agents (the extra `openai-agents`). Neve
 """
 
 try:
-    import agents as _agents
-except ImportError as error:
-    raise ImportError("everstep.adapters.openai_agents needs openai-agents: pip install 'everstep[openai-agents]'") from error
-
-from everstep.adapters.openai_agents.result import Result
-from everstep.adapters.openai_agents.running import run, run_sync, workflow
-from everstep.adapters.openai_agents.session import Session, Turn
-from everstep.adapters.openai_agents.streaming import Stream, run_streamed
+    from everstep.adapters.openai_agents.result import Result
+    from everstep.adapters.openai_agents.running import run, run_sync, workflow
+    from everstep.adapters.openai_agents.session import Session, Turn
+    from everstep.adapters.openai_agents.streaming import Stream, run_streamed
+except ImportError as error:  # not installed, another version, or another package that is named agents
+    raise ImportError(
+        f"everstep.adapters.openai_agents needs openai-agents 0.24: pip install 'everstep[openai-agents]' ({error})"
+    ) from error
 
 __all__ = ["Result", "Session", "Stream", "Turn", "run", "run_streamed", "run_sync", "workflow"]
-del _agents

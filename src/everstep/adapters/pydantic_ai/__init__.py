@@ -7,18 +7,16 @@ extension point of pydantic-ai for durable execution (the extra `pydantic-ai`). 
 from typing import TYPE_CHECKING, Any
 
 try:
-    import pydantic_ai.durable_exec as _durable_exec
-except ImportError as error:
-    raise ImportError("everstep.adapters.pydantic_ai needs pydantic-ai-slim 2.62 or newer: pip install 'everstep[pydantic-ai]'") from error
-
-from everstep.adapters.pydantic_ai.durable_agent import DurableAgent, Stream, durable
-from everstep.adapters.pydantic_ai.result import Result
+    from everstep.adapters.pydantic_ai.durable_agent import DurableAgent, Stream, durable
+    from everstep.adapters.pydantic_ai.result import Result
+except ImportError as error:  # not installed, or another version
+    wanted = "pydantic-ai-slim 2.62 to 2.66"
+    raise ImportError(f"everstep.adapters.pydantic_ai needs {wanted}: pip install 'everstep[pydantic-ai]' ({error})") from error
 
 if TYPE_CHECKING:
     from everstep.adapters.pydantic_ai.step_store import StepStore
 
 __all__ = ["DurableAgent", "Result", "StepStore", "Stream", "durable"]
-del _durable_exec
 
 
 def __getattr__(name: str) -> Any:
