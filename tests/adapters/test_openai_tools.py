@@ -103,6 +103,31 @@ async def test_a_tool_has_a_key_for_services_that_is_the_same_when_it_is_called_
         assert keys[0] == keys[1]
 
 
+async def test_an_agent_that_is_streamed_in_a_tool_is_recorded_and_its_approvals_are_refused() -> None:
+    paid = []
+
+    @function_tool(needs_approval=True)
+    def pay() -> str:
+        paid.append(1)
+        return "paid"
+
+    def clerk(inner: Agent[Any]) -> Agent[Any]:
+        tool = inner.as_tool("inner", "Asks", on_stream=lambda event: None, failure_error_function=None)
+        asks = [function_call("inner", {"input": "x"}, call_id="c1")]
+        return agent(asks, ConnectionError("down"), [assistant_message("Done.")], tools=[tool])
+
+    with everstep.open("memory://") as store:
+        inner = agent([assistant_message("inner")], name="Inner")
+        outer = clerk(inner)
+        with pytest.raises(ConnectionError):
+            await run(outer, "Ask", id="r", store=store)
+        assert (await run(outer, "Ask", id="r", store=store)).usage.total_tokens == 30
+        assert "inner@1.c1/Inner#0" in [step.address for step in store.steps("r")]
+        with pytest.raises(Exception, match="needs an approval"):
+            await run(clerk(agent([function_call("pay", {}, call_id="p")], name="Inner", tools=[pay])), "Ask", id="q", store=store)
+        assert paid == []
+
+
 def test_a_worker_runs_an_agent(tmp_path: Path) -> None:
     clerk = agent([assistant_message("Hello.")], name="Worker's clerk")
     with everstep.open(tmp_path / "s.db") as store:

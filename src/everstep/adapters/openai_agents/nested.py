@@ -13,7 +13,9 @@ from agents import RunConfig, Usage
 
 from everstep.adapters.openai_agents.approvals import decided
 from everstep.adapters.openai_agents.durable_agent import Copies
+from everstep.adapters.openai_agents.result import reachable
 from everstep.adapters.openai_agents.scope import Scope, inside
+from everstep.errors import InvalidArgument
 
 
 class NestedRunner(agents.run.AgentRunner):
@@ -51,6 +53,12 @@ class NestedRunner(agents.run.AgentRunner):
         outer = inside.get()
         if outer is None or outer.loop is not asyncio.get_running_loop():
             return self.runner.run_streamed(starting_agent, input, **kwargs)
+        for tool in [tool for one in reachable(starting_agent) for tool in one.tools]:
+            if getattr(tool, "needs_approval", False) is not False:  # its step would end while the approval is open
+                raise InvalidArgument(
+                    f"{tool.name} needs an approval inside an agent that is streamed in a tool, which can't be a gate",
+                    remedy="Leave on_stream out of as_tool, or use Runner.run instead of Runner.run_streamed in the tool.",
+                )
         copies = Copies(Scope(outer.price, kwargs.get("context")))
         kwargs["run_config"] = copies.config(kwargs.get("run_config") or RunConfig())
         return self.runner.run_streamed(copies.durable(starting_agent), input, **kwargs)
