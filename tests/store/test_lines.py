@@ -486,3 +486,56 @@ def test_a_cancelled_task_still_saves(places: Any) -> None:
             assert await store.load("r") == {"n": 2}
 
     asyncio.run(main())
+
+
+def test_a_refresh_changes_one_place_of_a_value_that_is_in_two(places: Any) -> None:
+    first, second = places.open(), places.open()
+    line = first.line("r", state={"a": [1]})
+    line.checkpoint()
+    line.state["b"] = line.state["a"]
+    line.checkpoint()
+    other = second.line("r")
+    other.state["a"].append(2)
+    other.checkpoint()
+    assert line.refresh()
+    assert line.state == first.load("r") == {"a": [1, 2], "b": [1]}
+    for n in range(60):  # a base is among them
+        line.state["n"] = n
+        line.checkpoint()
+    assert first.load("r") == {"a": [1, 2], "b": [1], "n": 59}
+    assert first.verify("full").ok
+
+
+def test_a_refresh_drops_what_was_written_past_the_methods(places: Any) -> None:
+    first, second = places.open(), places.open()
+    line = first.line("r", state={"deep": [{"items": [5, 6, 7]} for _ in range(40)]})
+    line.checkpoint()
+    line = first.line("r")
+    list.insert(line.state["deep"][3]["items"], 0, 1)
+    other = second.line("r")
+    other.state["deep"][3]["items"][2] = 70
+    other.checkpoint()
+    assert line.refresh()
+    assert line.state["deep"][3] == first.load("r")["deep"][3] == {"items": [5, 6, 70]}
+
+
+@everstep.workflow(name="lines.waits")
+def waits() -> None:
+    everstep.gate("boss")
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("call", ["checkpoint", "ask", "status"])
+def test_a_workflow_that_took_the_id_meanwhile_is_left_alone(places: Any, call: str, known: bool) -> None:
+    first, second = places.open(), places.open()
+    line = first.line("r")
+    if known:
+        line.checkpoint()
+        second.delete("r")
+    second.start(waits, id="r")
+    before = second.backend.run("r")
+    append = {"checkpoint": line.checkpoint, "ask": lambda: line.ask("q"), "status": lambda: line.status("succeeded")}[call]
+    for _ in range(3):
+        with pytest.raises((Conflict, InvalidArgument, NotFound)):
+            append()
+    assert second.backend.run("r") == before

@@ -3,12 +3,14 @@
 # ruff: noqa: PT012 -- a block that raises is a block
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import everstep
-from everstep.errors import Conflict, LeaseHeld
+from everstep.errors import Conflict, InvalidArgument, LeaseHeld
 
 
 def test_a_block_is_one_commit(places: Any) -> None:
@@ -125,3 +127,90 @@ def test_a_fork_takes_the_entries_of_its_checkpoint_along(places: Any) -> None:
     store.gc()
     assert len(store.attached("fork", 1)[1].value) == 100
     assert store.verify("full").ok
+
+
+def test_a_task_that_outlives_the_block_saves_at_once(places: Any) -> None:
+    async def main() -> None:
+        async with places.open() as store:
+            inside, late = await store.line("inside"), await store.line("late")
+            ended = asyncio.Event()
+
+            async def save() -> int:
+                await ended.wait()
+                async with store.together():  # a block of its own, not a part of the one that has ended
+                    await late.checkpoint(state={"n": 1})
+                return (await late.checkpoint(state={"n": 2})).number
+
+            async with store.together():
+                await inside.checkpoint()
+                task = asyncio.create_task(save())
+            ended.set()
+            assert await task == 2
+            assert await store.load("late") == {"n": 2}
+            assert (await store.verify("full")).ok
+
+    asyncio.run(main())
+
+
+def test_a_line_is_not_refreshed_while_its_appends_wait(places: Any) -> None:
+    store = places.open()
+    line = store.line("r")
+    line.checkpoint(state={"n": 0})
+    with store.together():
+        line.checkpoint(state={"n": 1})
+        assert not line.refresh()
+        assert line.answers() == []
+        line.checkpoint(state={"n": 2})
+    assert (store.load("r"), store.get("r").checkpoints) == ({"n": 2}, 3)
+    assert store.verify("full").ok
+
+
+def test_a_line_that_was_used_outside_of_the_block_is_refused_in_it(places: Any) -> None:
+    store = places.open()
+    line = store.line("r")
+    line.checkpoint(state={"n": 0})
+    with pytest.raises(InvalidArgument, match="outside of this"), store.together():
+        line.checkpoint(state={"n": 1})
+        thread = threading.Thread(target=lambda: line.refresh())
+        thread.start()
+        thread.join()
+        line.checkpoint(state={"n": 2})
+    assert (store.load("r"), store.get("r").checkpoints) == ({"n": 0}, 1)
+    line.refresh()
+    assert line.checkpoint(state={"n": 3}).number == 2
+    assert store.verify("full").ok
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_questions_in_a_block_are_asked_once(places: Any, exists: bool) -> None:
+    store = places.open()
+    line = store.line("r")
+    if exists:
+        line.checkpoint()
+    with store.together():
+        first = line.ask("boss", "Go?")
+        assert (first.address, first.ask, first.open) == ("boss#0", "Go?", True)
+        assert line.ask("boss", "Go?") == first
+    assert [gate.address for gate in store.gates("r")] == ["boss#0"]
+    store.answer("r", "boss", True)
+    with store.together():
+        assert [gate.answer for gate in line.answers()] == [gate.answer for gate in line.answers()] == [True]
+    assert [(gate.address, gate.answer) for gate in store.gates("r")] == [("boss#0", True)]
+    assert store.verify("full").ok
+
+
+def test_a_block_inside_that_raised_takes_the_outer_one_along(places: Any) -> None:
+    store, other = places.open(), everstep.open("memory://")
+    one, two = store.line("one"), store.line("two")
+    with pytest.raises(InvalidArgument, match="inside this one raised"), store.together():
+        one.checkpoint()
+        with suppress(ValueError), other.together(), store.together():
+            two.checkpoint()
+            raise ValueError
+    assert store.runs() == []
+    with store.together():
+        one.checkpoint()
+        with other.together(), store.together():
+            two.checkpoint()
+        assert store.runs() == []
+    assert sorted(info.id for info in store.runs()) == ["one", "two"]

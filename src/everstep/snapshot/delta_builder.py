@@ -125,6 +125,22 @@ def overlooked(tracker: Tracker) -> tuple[int, int]:
     return found, len(done)
 
 
+def is_tree(tracker: Tracker) -> bool:
+    """Whether every part of the state is a tracked container that is in one place and that nothing has written past its methods.
+
+    Only then do operations by path change the same parts of the live state as of the stored one.
+    """
+    done: set[int] = set()
+    todo: list[Any] = [tracker.root]
+    while todo:
+        node = todo.pop()
+        if node._tracker is not tracker or id(node) in done or node._plain or node._strayed():
+            return False
+        done.add(id(node))
+        todo += [v for v in node._children() if v.__class__ is TrackedDict or v.__class__ is TrackedList]
+    return True
+
+
 def packed(ops: list[Op]) -> bytes:
     """Encode a delta. Raises `Unstorable` with the path of the value in the state."""
     try:

@@ -80,7 +80,7 @@ class Saver:
         `size` is their bytes since the newest base among them; `since_base` says how many of them follow it, None if there is none.
         """
         tracker = self._tracker
-        if self._whole or self._checking or self._edits or tracker.torn or tracker.handed_in or self._delta() != NO_CHANGE:
+        if self._is_changed() or not delta_builder.is_tree(tracker):
             self.lost()
             return False
         try:
@@ -98,6 +98,11 @@ class Saver:
         self._deltas += len(deltas) if since_base is None else since_base
         self._delta_bytes += size
         return True
+
+    def _is_changed(self) -> bool:
+        """Whether the live state may differ from the stored one."""
+        tracker = self._tracker
+        return bool(self._whole or self._checking or self._edits or tracker.torn or tracker.handed_in or self._delta() != NO_CHANGE)
 
     def forget_chunks(self) -> None:
         """Rely on no chunk of the last base any more: others may have dropped it. The next base brings all of its chunks."""

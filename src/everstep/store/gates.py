@@ -13,7 +13,7 @@ from everstep.fields import Shape, replace
 from everstep.records import ZERO, Kind, Message, Record, RunRow, Status, record_fault
 from everstep.store.journal.entries import AnswerEntry, GateEntry, open_as, open_entry
 from everstep.store.journal.steps import name_of
-from everstep.store.load import checked_from
+from everstep.store.load import checked_from, refuse_deleted
 from everstep.store.refs import verified
 from everstep.store.views import Page, when
 
@@ -83,11 +83,17 @@ def prove(backend: Backend, row: RunRow, records: Sequence[Record]) -> None:
     for record in records:
         fault = record_fault(before.get(record.seq - 1, ZERO), record, row.key, backend.seal)
         if fault:
+            refuse_deleted(backend, row)
             raise DamagedRecord(row.id, record.seq, fault)
 
 
 def _gates(row: RunRow, records: Iterable[Record]) -> list[Gate]:
-    found: dict[str, Gate] = {}
+    return with_records(row, (), records)
+
+
+def with_records(row: RunRow, gates: Iterable[Gate], records: Iterable[Record]) -> list[Gate]:
+    """Return gates with those that later records ask or answer."""
+    found = {gate.address: gate for gate in gates}
     for record in records:
         if record.kind not in (Kind.GATE, Kind.ANSWER):
             continue

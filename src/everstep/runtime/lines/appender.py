@@ -27,11 +27,11 @@ from everstep.errors import (
     RunDeleted,
     RunExists,
 )
-from everstep.records import Kind, RunRow, Status
+from everstep.records import Kind, Record, RunRow, Status
 from everstep.runtime.engine.opening import continue_from
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.lines.catch_up import caught_up
-from everstep.runtime.lines.together import group
+from everstep.runtime.lines.together import block_of
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.events.event import Event
@@ -70,8 +70,8 @@ class Appender:
         self._saver: Saver | None = None  # the live state; loaded when it is first used
         self._unsure: Commit | None = None  # a commit whose outcome is unknown
         self._is_stale = False  # another writer has appended since the last state was built
-        self._before: tuple[RunRow | None, int, bool] = (None, 0, False)
-        self._is_plain = False  # whether it is known not to be a workflow's run
+        self._before: tuple[RunRow | None, int] = (None, 0)
+        self._plain_key: bytes | None = None  # the key of the run, if it is known not to be a workflow's
         self._attached: dict[int, set[str]] = {}  # addresses by checkpoint, while no other writer has appended
 
     # Reading.
@@ -102,6 +102,8 @@ class Appender:
     async def refresh(self) -> bool:
         """Catch up with other writers; return whether there was a new checkpoint. Unsaved changes of the state are dropped then."""
         await self._settle()
+        if self.kept():
+            return False  # what it knows is not stored yet
         before, now = self.row, await self.ways.call(self._stored)
         if now is None:
             if before is None:
@@ -118,6 +120,8 @@ class Appender:
 
     async def refresh_row(self) -> None:
         """Read the newest row, without its state."""
+        if self.kept():
+            return
         now = await self.ways.call(self._stored)
         if now is None or (self.row is not None and now.key != self.row.key):
             raise self._deleted()
@@ -176,7 +180,6 @@ class Appender:
             chain = Chain(framer, new_row(self.id, **self._fields), None, seal)
             chain.start()
             chain.status(Status.WAITING)
-            self._is_plain = True
         else:
             chain = Chain(framer, row, row, seal)
             rest(chain, row)
@@ -202,7 +205,6 @@ class Appender:
         if row is None:
             chain.start()
             chain.status(Status.WAITING)
-            self._is_plain = True
         elif status is None:
             rest(chain, row)
         chain.entries(entries)
@@ -233,7 +235,7 @@ class Appender:
             if row is not None and not replace and number not in self._attached:
                 self._know(number, await self.ways.call(addresses, self.store.backend, row, number))
 
-        commit = await self.append(build, learn)
+        commit = await self.append(build, learn, any_run=True)
         if commit is not None and number in self._attached:
             self._attached[number].update(address_of(commit.run.key, number, one.name) for one in written)
         return [one.name for one in written]
@@ -243,12 +245,16 @@ class Appender:
             self._attached.clear()
         self._attached[number] = found
 
-    async def append(self, build: Build, learn: Callable[[RunRow | None], Any] | None = None, alone: bool = False) -> Commit | None:
+    async def append(
+        self, build: Build, learn: Callable[[RunRow | None], Any] | None = None, alone: bool = False, any_run: bool = False
+    ) -> Commit | None:
         """Commit what `build` makes of the newest row. If another writer was faster, build again; with `alone`, only if it appended no
-        checkpoint, and raise Conflict otherwise.
+        checkpoint, and raise Conflict otherwise. The run of a workflow is refused, unless `any_run`.
         """
         for _ in range(_TRIES):
             await self._refuse_driven()
+            if not any_run:  # it may be another run with the same id by now
+                await self._refuse_workflow()
             if learn is not None:
                 await learn(self.row)
             commit = build(self.row)
@@ -261,14 +267,15 @@ class Appender:
                     raise
                 await self._look_again(alone)
                 continue
+            if commit.was is None:
+                self._plain_key = commit.run.key
             self.row = commit.run
             return commit
         raise await self._overtaken()
 
     async def _commit(self, commit: Commit) -> None:
-        together = group.get()
-        if together is not None and together.url == self.store.url:
-            together.add(self, commit)
+        together = block_of(self.store.url)
+        if together is not None and together.add(self, commit):
             return
         try:
             await self.ways.commit(self.store.backend, commit)
@@ -279,13 +286,18 @@ class Appender:
 
     # Several lines in one commit.
 
+    def kept(self) -> list[Record]:
+        """Return the records that wait for the end of a block."""
+        together = block_of(self.store.url)
+        return [] if together is None else together.records(self)
+
     def remember(self) -> None:
         """Note what is known before the first commit of a block that may be taken back."""
-        self._before = (self.row, self.number, self._is_plain)
+        self._before = (self.row, self.number)
 
     def take_back(self, unsure: Commit | None) -> None:
         """Know again what was known before the block. `unsure` is its commit, if the outcome is unknown."""
-        self.row, self.number, self._is_plain = self._before
+        self.row, self.number = self._before
         self._unsure = unsure
         self._attached.clear()
         if self._saver is not None:
@@ -350,7 +362,7 @@ class Appender:
 
     async def _refuse_driven(self) -> None:
         """Refuse to write while a live process has the run's lease, as far as is known. If it took the lease since, the commit is refused."""
-        if self.row is None or self.row.worker is None:
+        if self.row is None or self.row.worker is None or self.kept():
             return
         row = await self.ways.call(self._stored)
         if row is not None and row.key == self.row.key:
@@ -365,7 +377,7 @@ class Appender:
     async def _refuse_workflow(self) -> None:
         """Refuse the run of a workflow: another program cannot add to its journal."""
         row = self.row
-        if self._is_plain or row is None:
+        if row is None or row.key == self._plain_key:
             return
         if row.workflow is not None:
             first = await self.ways.call(checked, self.store.backend, row, 1, 1)
@@ -374,7 +386,7 @@ class Appender:
                     f"run {row.id!r} belongs to the workflow {row.workflow!r}",
                     remedy="Continue it with store.resume(run_id), or fork it. line.attach works on any run.",
                 )
-        self._is_plain = True
+        self._plain_key = row.key
 
     def labels(self, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None) -> Labels:
         """Check and mask the labels of a checkpoint."""

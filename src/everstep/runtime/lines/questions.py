@@ -8,7 +8,7 @@ from everstep.records import Message, RunRow
 from everstep.runtime.lines.appender import Appender
 from everstep.runtime.waits.questions import Asked, expire, place_of, recorded_answers, timer
 from everstep.store.chain import Entry
-from everstep.store.gates import Gate, indexed_gates, with_posted
+from everstep.store.gates import Gate, indexed_gates, with_posted, with_records
 
 
 async def ask(line: Appender, asked: Asked) -> Gate:
@@ -18,7 +18,7 @@ async def ask(line: Appender, asked: Asked) -> Gate:
         at: list[str] = []
 
         async def learn(row: RunRow | None) -> None:
-            known[:] = [] if row is None else await line.ways.call(indexed_gates, line.store.backend, row)
+            known[:] = [] if row is None else await _recorded(line, row)
 
         def build(row: RunRow | None) -> Commit | None:
             address, found = place_of(known, asked.name)
@@ -49,7 +49,7 @@ async def answers(line: Appender) -> list[Gate]:
         async def learn(row: RunRow | None) -> None:
             nonlocal news
             assert row is not None
-            gates = await line.ways.call(indexed_gates, line.store.backend, row)
+            gates = await _recorded(line, row)
             await line.ways.call(expire, line.store, row, gates)
             news = await line.ways.call(recorded_answers, line.store, row, gates)
 
@@ -69,5 +69,9 @@ async def answers(line: Appender) -> list[Gate]:
 async def _gates(line: Appender) -> list[Gate]:
     row = line.row
     assert row is not None
-    gates = await line.ways.call(indexed_gates, line.store.backend, row)
-    return await line.ways.call(with_posted, line.store.backend, row, gates)
+    return await line.ways.call(with_posted, line.store.backend, row, await _recorded(line, row))
+
+
+async def _recorded(line: Appender, row: RunRow) -> list[Gate]:
+    """Return the gates that are stored, and those that wait for the end of a block."""
+    return with_records(row, await line.ways.call(indexed_gates, line.store.backend, row), line.kept())

@@ -68,8 +68,11 @@ def _window(backend: Backend, row: RunRow, low: int, high: int) -> tuple[list[Fo
         return [], high
     except Damaged:  # try twice: a prune may have replaced the base between the reads of its record and its chunks
         refuse_deleted(backend, row)
-        with no_collection():
-            return _read(backend, row, low, high)
+        try:
+            with no_collection():
+                return _read(backend, row, low, high)
+        except PrunedCheckpoint:
+            return [], high
 
 
 def _read(backend: Backend, row: RunRow, low: int, high: int) -> tuple[list[Found], int]:
