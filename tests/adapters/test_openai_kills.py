@@ -59,7 +59,8 @@ def test_undisturbed_it_makes_so_many_calls(tmp_path: Path) -> None:
             assert result.final_output == openai_program.Trip(city="Rome", total=400)
             assert (tmp_path / way).read_text().count("\n") == openai_program.CALLS
             assert shown == (TEXT if way == "streamed" else "")
-        assert [step.address for step in store.steps("plain")] == [step.address for step in store.steps("streamed")]
+        plain, streamed = ({step.address for step in store.steps(way)} for way in ("plain", "streamed"))
+        assert plain == streamed  # a run may begin as a stream and continue without one; parallel tools end in any order
 
 
 @pytest.mark.parametrize(("number", "way"), [(MODEL, "streamed"), (TOOL, "plain")])
