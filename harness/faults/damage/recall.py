@@ -58,7 +58,7 @@ class _Asked(Wrapper):
         real = getattr(self._backend, name)
         return partial(self._ask, name, real) if callable(real) else real
 
-    def _ask(self, name: str, real: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _ask(self, name: str, real: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
         answer = real(*args, **options)
         key = f"{name} {args!r} {options!r}"
         if key not in self._calls:
