@@ -1,6 +1,8 @@
 """A gate whose wait the program cancelled is cancelled, not answered: for a late answer, in listings, in events and on the command line."""
 
 import asyncio
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +50,7 @@ def test_F5_listings_say_that_it_was_cancelled(store: everstep.Store) -> None:
     assert events == ["gate_opened", "gate_cancelled", "gate_opened"]
     store.answer("r", "editor", 1)
     (_, editor) = store.gates("r")
-    assert editor.open, "a posted answer is recorded when the run reads it"
+    assert (editor.answered, editor.answer) == (True, 1), "an answer shows as soon as it is posted"
     store.resume("r")
     assert [gate.answered for gate in store.gates("r")] == [False, True]
 
@@ -61,3 +63,16 @@ def test_F5_a_republish_tells_no_hook_of_an_answer_that_never_was(store: everste
     store.on("after_gate", lambda event: heard.append(event.data.get("gate")))
     store.resume("r", replay="republish")
     assert heard == ["editor#0"]
+
+
+@pytest.mark.parametrize("damage", ["name = replace(name, 'answer:', 'answes:')", "run = run + 8"])
+def test_a_posted_answer_that_is_damaged_is_not_taken_for_a_missing_one(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        store.start(flow, id="r")
+        store.answer("r", "editor", 1)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE messages SET {damage}")
+    connection.close()
+    with everstep.open(path) as store, pytest.raises(everstep.errors.Damaged):
+        store.gates("r")

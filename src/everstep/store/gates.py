@@ -62,15 +62,19 @@ def with_posted(backend: Backend, row: RunRow, gates: list[Gate]) -> list[Gate]:
     """Return gates with the answers that were posted and that the run has not recorded yet."""
     if not any(gate.open for gate in gates):
         return gates
-    said = {message.name: message for message in backend.messages(row.id) if message.name.startswith("answer:")}
+    said = {message.name: _proved(backend, row, message) for message in backend.messages(row.id)}  # all: damage may have changed a name
     return [_posted(backend, row, gate, said.get(f"answer:{gate.address}")) if gate.open else gate for gate in gates]
+
+
+def _proved(backend: Backend, row: RunRow, message: Message) -> Message:
+    if message.digest(backend.seal) != message.check or message.key != row.key:
+        raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not match its digest")
+    return message
 
 
 def _posted(backend: Backend, row: RunRow, gate: Gate, message: Message | None) -> Gate:
     if message is None:
         return gate
-    if message.digest(backend.seal) != message.check or message.key != row.key:
-        raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not match its digest")
     said = decode(backend.framer.unwrap(message.body))
     if not isinstance(said, dict) or "value" not in said:
         raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not contain an answer")

@@ -47,6 +47,8 @@ class Agreement:
             return
         if _differ(cursor, "due_by_run", "due_by_time") or not adds_up(cursor):
             raise Damaged("the store is damaged: its rows do not add up to its manifest", remedy=REMEDY)
+        if cursor.execute(_SQL["strayed_message"]).fetchone() is not None:
+            raise Damaged("the store is damaged: a message belongs to another run than it was sent to", remedy=REMEDY)
         self._rows = True
 
     def prove_ids(self, cursor: apsw.Cursor) -> None:

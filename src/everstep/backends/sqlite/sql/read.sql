@@ -104,6 +104,10 @@ SELECT key, name, number, at, "check" FROM tags WHERE run = ? AND number BETWEEN
 -- How many tags of a run are in each of the two trees that hold them.
 SELECT (SELECT count("check") FROM tags NOT INDEXED WHERE run = ?), (SELECT count(*) FROM tags INDEXED BY tags_number WHERE run = ?)
 
+-- name: strayed_message
+-- A message whose run is not the one that it was sent to: damage has changed the number of the run, which no digest covers.
+SELECT 1 FROM messages m LEFT JOIN runs r ON r.pk = m.run WHERE r.key IS NOT m.key LIMIT 1
+
 -- name: due_by_run
 -- A count and a sum over messages that have a time, by the table. A sum of low bits cannot overflow.
 SELECT count(due), sum(due & 1073741823), sum(run) FILTER (WHERE due IS NOT NULL) FROM messages NOT INDEXED
