@@ -39,7 +39,7 @@ class Agreement:
     """The checks that one open store has passed. A check that failed is tried again by the next read."""
 
     def __init__(self) -> None:
-        self._rows = self._ids = False
+        self._rows = self._messages = self._ids = False
 
     def prove_rows(self, cursor: apsw.Cursor) -> None:
         """Refuse a store in which a row outside the chains (a message, a property, a lease) may be missing or an older version."""
@@ -47,9 +47,15 @@ class Agreement:
             return
         if _differ(cursor, "due_by_run", "due_by_time") or not adds_up(cursor):
             raise Damaged("the store is damaged: its rows do not add up to its manifest", remedy=REMEDY)
-        if cursor.execute(_SQL["strayed_message"]).fetchone() is not None:
-            raise Damaged("the store is damaged: a message belongs to another run than it was sent to", remedy=REMEDY)
         self._rows = True
+
+    def prove_messages(self, cursor: apsw.Cursor) -> None:
+        """Refuse a store in which a message may be missing: also one whose messages have strayed to other runs."""
+        self.prove_rows(cursor)
+        if not self._messages:
+            if cursor.execute(_SQL["strayed_message"]).fetchone() is not None:
+                raise Damaged("the store is damaged: a message belongs to another run than it was sent to", remedy=REMEDY)
+            self._messages = True
 
     def prove_ids(self, cursor: apsw.Cursor) -> None:
         """Refuse to report a run as unknown while the index of ids lists other runs than the index by creation."""
