@@ -10,6 +10,7 @@ import re
 import select
 import time
 from contextlib import suppress
+from struct import Struct
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ _BINARY = [1, 0, *[1] * 13]  # all but the sum, which is text
 _TYPES = [21, 1700, 20, 20, 17, 25, 20, 17, 25, 25, 25, 25, 17, 17, 17]
 _ACTIVE = psycopg.pq.TransactionStatus.ACTIVE
 _PATIENCE = 5.0  # seconds, as in psycopg
+_long = Struct(">q").pack
 _TUPLES, _COMMAND = psycopg.pq.ExecStatus.TUPLES_OK, psycopg.pq.ExecStatus.COMMAND_OK
 
 
@@ -53,8 +55,8 @@ class Quick:
             with suppress(psycopg.Error):  # the connection is lost as well: raise Ctrl-C nevertheless
                 self._hear_out()
             raise
-        found = (result.get_value(0, column) for column in range(result.nfields))
-        return tuple(None if data is None else int.from_bytes(data, signed=True) for data in found)
+        found = [result.get_value(0, column) for column in range(result.nfields)]
+        return tuple([None if data is None else int.from_bytes(data, signed=True) for data in found])
 
     def _hear_out(self) -> None:
         """Cancel the statement after Ctrl-C and wait for its end: a later check then sees its outcome, which can no longer change."""
@@ -103,7 +105,3 @@ def _packed(values: Values) -> list[bytes | None]:
         None if note is None else note.encode(), None if meta is None else meta.encode(),
         None if own is None else own.encode(), labels, digest, body,
     ]  # fmt: skip
-
-
-def _long(number: int) -> bytes:
-    return number.to_bytes(8, signed=True)
