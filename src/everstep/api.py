@@ -631,6 +631,9 @@ def _open(
     redaction: Redactor | None = None,
 ) -> Store:
     Framer(compression, level, threshold)  # refuses bad choices before anything is opened
+    for name, flag in (("enabled", enabled), ("checking", checking)):
+        if type(flag) is not bool:
+            raise InvalidArgument(f"{name} must be True or False, got {flag!r:.60}")
     chosen = manual if policy is None else Policy.parse(policy)
     upkeep = _upkeep(retention, schedule, protect) if retention is not None or schedule != "manual" or protect else {}
     if durability != "sync" or budget is not None or timeout is not None:

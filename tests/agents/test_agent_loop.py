@@ -507,6 +507,13 @@ def test_a_tool_with_an_odd_name_can_be_called(store: everstep.Store) -> None:
     assert loaded(store).tool_results == {"1.0": "found x"}
 
 
+def test_a_mistyped_id_without_a_task_starts_nothing(store: everstep.Store) -> None:
+    script = Script("done")
+    with pytest.raises(NotFound, match=r"no agent with the id 'agnet-1'.*\n.*pass a task to start a new agent"):
+        AgentLoop(script).run(store, "agnet-1")
+    assert (script.asked, list(store.runs())) == ([], [])
+
+
 # Operators, and agents of agents
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -13,7 +14,10 @@ from upkeep_helpers import grow, many_bases
 from verify_helpers import DEPTHS, flipped, make, query, tamper, verified
 
 import everstep
-from everstep.store.verify.report import Depth
+from everstep.backends.contract.core import Backend
+from everstep.records import RunRow
+from everstep.store.verify.report import Depth, Problem
+from everstep.store.verify.side_rows import Beside
 
 Damage = Callable[[Path], int]
 
@@ -182,3 +186,25 @@ def test_every_chunk_is_looked_at(path: Path) -> None:
         assert {problem.code for problem in report.problems} == {"E502"}
         tamper(path, "UPDATE chunks SET frame = ? WHERE pk = ?", frame, pk)
     assert verified(path, "full").ok
+
+
+def test_a_problem_whose_words_differ_from_look_to_look_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = count(1)
+
+    def problems(self: Beside, row: RunRow, opening: bool, backend: Backend) -> Iterator[Problem]:
+        if row.id == "loop":
+            yield Problem("E501", "run loop", f"damage, as look {next(looks)} describes it")
+
+    monkeypatch.setattr(Beside, "problems", problems)
+    assert [problem.code for problem in verified(path, "quick").problems] == ["E501"]
+
+
+def test_a_problem_that_the_second_look_does_not_find_is_not_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = count(1)
+
+    def problems(self: Beside, row: RunRow, opening: bool, backend: Backend) -> Iterator[Problem]:
+        if row.id == "loop" and next(looks) == 1:
+            yield Problem("E501", "run loop", "read while another process pruned")
+
+    monkeypatch.setattr(Beside, "problems", problems)
+    assert verified(path, "quick").ok

@@ -91,7 +91,7 @@ class AgentLoop:
     def run(self, store: Any, id: str | None = None, task: Any = None, *, follow_up: bool = False, **options: Any) -> Outcome[Any]:
         """Run the agent of this id until it answers or has to wait; a killed agent resumes. Options are passed to `store.run`.
 
-        `task` starts a new agent, as the first message. With `follow_up`, a finished agent gets it as the next message of its conversation.
+        `task` starts a new agent, as the first message; without it, the id must exist. With `follow_up`, a finished agent gets it as the next message of its conversation.
         """
         done, given = self._before(store, id, task, follow_up, options)
         if done is not None:
@@ -138,6 +138,11 @@ class AgentLoop:
             )
         row = store.backend.run(check_id(id)) if id is not None else None
         if row is None:
+            if id is not None and task is None and "state" not in options:
+                raise NotFound(
+                    f"there is no agent with the id {id!r}, and no task to start one with",
+                    remedy=f"Check the id, or pass a task to start a new agent: loop.run(store, {id!r}, task).",
+                )
             return None, options if self.budget is None else {"budget": self.budget, **options}
         known = _look(store, row.id, whole=not (task is None or isinstance(task, str)))
         if row.status == "cancelled":

@@ -48,18 +48,19 @@ class RunProof(Shape):
 
     def problems(self, pk: int, row: RunRow) -> list[Problem]:
         """Return the confirmed problems of a run."""
-        counted, always = self.records, None
+        counted, always, seen, beside = self.records, None, [], None
         for look in range(_LOOKS):
             self.records = counted
             beside, seen = self._try(row, again=look > 0)
-            always = seen if always is None else [problem for problem in always if problem in seen]
-            if not always or self._deleted(pk):
+            if not seen or self._deleted(pk):
                 return []
+            always = seen if always is None else [problem for problem in always if problem in seen]
             if look and beside is not None and beside.pruning() == Beside.of(self.backend, row.id).pruning():
                 always = seen  # no process pruned it meanwhile: all of these are real
                 break
         self.certain = False
-        return always or []
+        # Problems whose words differ from look to look are real, too, if the rows that tell of pruning could not even be read.
+        return always or (seen if beside is None else [])
 
     def _try(self, row: RunRow, again: bool) -> tuple[Beside | None, list[Problem]]:
         """Check once. The row is read after the side rows, which may be about its newest checkpoint, and after the chunks were listed,
