@@ -223,7 +223,9 @@ def test_a_lost_record_keeps_all_numbers_and_later_bases_keep_their_states(made:
     [(digest,)] = query(broken, "SELECT digest FROM records WHERE id = ?", gone)
     tamper(broken, "DELETE FROM records WHERE id = ?", gone)
     erase(broken, digest)
+    [(left,)] = query(broken, "SELECT count(*) FROM records")
     done, target = judged(made, broken)
+    assert done.records == left  # its substitute is not counted
     numbers = [loss.number for loss in lost(done, "checkpoint", "loop")]
     assert 10 in numbers
     assert len(numbers) < 8

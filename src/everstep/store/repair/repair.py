@@ -144,7 +144,7 @@ class _Repair(Shape):
         self._chunks(found, finder)
         self._heads[pk] = recovered.row.head_seq
         self.out.runs += 1
-        self.out.records += len(recovered.chain)
+        self.out.records += len(recovered.records)  # without substitutes for lost ones
         self.out.checkpoints += len(recovered.good)
         self.out.paused += [recovered.row.id] if recovered.paused else []
         self.out.lost += recovered.losses

@@ -44,6 +44,7 @@ class Repaired(Shape):
     target: str
     runs: int = 0
     records: int = 0
+    """The number of records of the old store that were kept; substitutes for lost ones are not counted."""
     checkpoints: int = 0
     """The number of checkpoints whose state can be loaded."""
     chunks: int = 0
