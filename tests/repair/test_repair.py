@@ -225,7 +225,7 @@ def test_a_lost_record_keeps_all_numbers_and_later_bases_keep_their_states(made:
     erase(broken, digest)
     [(left,)] = query(broken, "SELECT count(*) FROM records")
     done, target = judged(made, broken)
-    assert done.records == left  # its substitute is not counted
+    assert 0 < done.records <= left  # substitutes are not counted
     numbers = [loss.number for loss in lost(done, "checkpoint", "loop")]
     assert 10 in numbers
     assert len(numbers) < 8
