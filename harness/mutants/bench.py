@@ -56,9 +56,11 @@ class Bench:
         *,
         workers: int,
         seconds: float,
+        others: bool = False,
     ):
+        """`others`: only tests that may do more than when the map was made."""
         self._left, self._covered, self._source, self._done = deque(places), covered, source, done
-        self._workers, self._seconds = workers, seconds
+        self._workers, self._seconds, self._others = workers, seconds, others
         self._good: set[str] = set()
         self._bad: set[str] = set()
         self._running: dict[int, tuple[Job, Attempt]] = {}
@@ -67,7 +69,7 @@ class Bench:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._session = session
         self._families: dict[str, list[pytest.Item]] = defaultdict(list)
-        for item in session.items:
+        for item in session.items if not self._others else [item for item in session.items if self._does_more(item)]:
             self._families[family(item.nodeid)].append(item)
         _import_all(self._source)
         self._functions = Functions(str(self._source / "everstep"))
@@ -133,6 +135,12 @@ class Bench:
             of.sort(key=lambda item: (item.nodeid not in exact, self._usual(item)))
             found += [(rank, self._usual(item), item.nodeid, item) for rank, item in enumerate(of)]
         return [entry[-1] for entry in sorted(found, key=lambda entry: entry[:3])]
+
+    def _does_more(self, item: pytest.Item) -> bool:
+        """Whether the map was made without this test, or it tries more with EVERSTEP_ROTATION=all: examples, or shares (tests/pace.py)."""
+        known = vars(getattr(item, "module", None) or object).values()
+        paced = any("pace" in (getattr(value, "__module__", ""), getattr(value, "__name__", "")) for value in known)
+        return paced or item.nodeid not in self._covered.seconds or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
 
     def _usual(self, item: pytest.Item) -> float:
         return self._covered.seconds.get(item.nodeid, 1.0)
