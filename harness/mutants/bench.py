@@ -195,7 +195,10 @@ class Bench:
             self._finish(job, "caught", f"{name} {how}")
         else:
             job.tests = [item for item in job.tests if item.nodeid not in self._bad]
-            self._try(job)
+            if job.tests:
+                self._try(job)
+            else:
+                self._finish(job, "survived", "its tests fail without the break, too")
 
     def _in_a_new_process(self, job: Job) -> tuple[str, str]:
         """The break acts on import: run some tests of the file with a pytest of their own."""
