@@ -416,3 +416,29 @@ def test_tasks_begin_before_a_wait_ends_that_takes_no_time(store: everstep.Store
     assert store.resume("r").status == "failed"
     assert store.resume("r").status == "succeeded"
     assert ways == [["saw [1]"] * 4] * 2
+
+
+def test_a_retry_keeps_what_was_recorded_after_the_failure(store: everstep.Store) -> None:
+    broken = [True]
+
+    async def fail() -> str:
+        if broken:
+            raise OSError("down")
+        return "up"
+
+    @everstep.workflow
+    async def flow() -> list[Any]:
+        run = everstep.current()
+        both = await asyncio.gather(run.step("fail", fail), run.step("beside", work, "beside", 0.02), return_exceptions=True)
+        for one in both:
+            if isinstance(one, OSError):
+                await run.step("undo", work, "undo")
+                raise one
+        return list(both)
+
+    assert store.start(flow, id="r").status == "failed"
+    assert calls == ["beside", "undo"]
+    broken.clear()
+    store.retry("r", "fail")
+    assert store.resume("r").unwrap() == ["up", "beside"]
+    assert calls == ["beside", "undo"], "only the failed step ran again"
