@@ -426,19 +426,25 @@ def test_a_retry_keeps_what_was_recorded_after_the_failure(store: everstep.Store
             raise OSError("down")
         return "up"
 
+    async def refuse() -> None:
+        await work("refuse", 0.02)
+        raise ValueError("no")
+
     @everstep.workflow
     async def flow() -> list[Any]:
         run = everstep.current()
-        both = await asyncio.gather(run.step("fail", fail), run.step("beside", work, "beside", 0.02), return_exceptions=True)
-        for one in both:
-            if isinstance(one, OSError):
+        steps = run.step("fail", fail), run.step("beside", work, "beside", 0.02), run.step("refuse", refuse)
+        ends = await asyncio.gather(*steps, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, OSError):
                 await run.step("undo", work, "undo")
-                raise one
-        return list(both)
+                raise end
+        return [end if isinstance(end, str) else type(end).__name__ for end in ends]
 
     assert store.start(flow, id="r").status == "failed"
-    assert calls == ["beside", "undo"]
+    called = ["beside", "refuse", "undo"]
+    assert calls == called
     broken.clear()
     store.retry("r", "fail")
-    assert store.resume("r").unwrap() == ["up", "beside"]
-    assert calls == ["beside", "undo"], "only the failed step ran again"
+    assert store.resume("r").unwrap() == ["up", "beside", "ValueError"]
+    assert calls == called, "only the step that was named ran again"

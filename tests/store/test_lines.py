@@ -360,6 +360,28 @@ def test_a_state_that_cannot_be_stored_changes_nothing(store: everstep.Store) ->
 
 
 @pytest.mark.parametrize("made", [True, False])
+def test_an_unknown_outcome_is_found_out_by_the_next_checkpoint(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, made: bool) -> None:
+    line = store.line("r", state={"n": 1})
+    line.checkpoint()
+    commit = store.backend.commit
+
+    def broken(*commits: Any) -> Any:
+        if made:
+            commit(*commits)
+        raise StoreFailed("the answer was lost", written="unknown")
+
+    monkeypatch.setattr(store.backend, "commit", broken)
+    line.state["n"] = 2
+    with pytest.raises(StoreFailed):
+        line.checkpoint()
+    monkeypatch.undo()
+    line.state["n"] = 3
+    assert line.checkpoint().number == (3 if made else 2)
+    assert store.load("r") == {"n": 3}
+    assert store.verify("full").ok
+
+
+@pytest.mark.parametrize("made", [True, False])
 def test_an_unknown_outcome_is_found_out_by_the_next_call(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, made: bool) -> None:
     line = store.line("r", state={"n": 1})
     line.checkpoint()
