@@ -30,7 +30,7 @@ from harness.mutants.covered import Map
 from harness.mutants.memory import Functions
 from harness.mutants.places import Place
 
-_ON_IMPORT = 120  # tests for a break that acts on import
+_LOADING = 0.5  # seconds for a file of tests, in a new process
 _KILLING = {
     "adapters/": ("tests/adapters/test_langgraph_kills", "tests/adapters/test_openai_kills", "tests/adapters/test_pydantic_kills"),
     "agents/": ("tests/agents/test_agent_kills",),
@@ -231,7 +231,7 @@ class Bench:
             self._finish(job, "survived", "its tests fail without the break, too, or only now and then")
 
     def _in_a_new_process(self, job: Job) -> tuple[str, str]:
-        """The break acts on import: run some tests of the file with a pytest of their own."""
+        """The break acts on import: run tests of the file with a pytest of their own."""
         folder = self._scratch / f"new-{self._count}"
         copy = self._copied(job.place, folder)
         names = self._few(job.tests)
@@ -263,15 +263,17 @@ class Bench:
         return "survived", f"{len(names)} tests, in a new process"
 
     def _few(self, tests: list[pytest.Item]) -> list[str]:
-        """Tests of a few files, because each file takes long to load."""
-        files: list[str] = []
+        """As many tests as fit in half of the time. Each file takes time to load, too."""
+        files: set[str] = set()
         chosen: list[str] = []
+        left = self._seconds / 2
         for item in tests:
             file = item.nodeid.partition("::")[0]
-            if file not in files and len(files) < 12:
-                files.append(file)
-            if file in files and len(chosen) < _ON_IMPORT:
-                chosen.append(item.nodeid)
+            left -= self._usual(item) + (0.0 if file in files else _LOADING)
+            if left < 0:
+                break
+            files.add(file)
+            chosen.append(item.nodeid)
         return chosen
 
     def _finish(self, job: Job, result: str, how: str) -> None:
