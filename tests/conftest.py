@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from pace import (  # noqa: F401 - hooks of pytest
+    ALL,
     pytest_addoption,
     pytest_collection_modifyitems,
     pytest_configure,
@@ -33,8 +34,8 @@ settings.register_profile(
 settings.register_profile("search", parent=settings.get_profile("suite"), derandomize=False, max_examples=2000)
 settings.register_profile("push", parent=settings.get_profile("suite"), max_examples=40)
 # For harness.mutants: a failure is enough, its smallest form is not needed.
-settings.register_profile("mutants", parent=settings.get_profile("push"), phases=[Phase.explicit, Phase.generate])
-settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if os.environ.get("EVERSTEP_DEEP") else "push"))
+settings.register_profile("mutants", parent=settings.get_profile("suite" if ALL else "push"), phases=[Phase.explicit, Phase.generate])
+settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if ALL else "push"))
 
 _CLOCK = clocks.clock
 

@@ -2,7 +2,8 @@
 
 - `-m quick` selects the files of QUICK and loads no others: half a minute that runs every module of the library.
 - A push (pytest without paths) runs all variants of a cheap test and some of an expensive one (sample.py). EVERSTEP_ROTATION (a number, by default the day)
-  chooses which; EVERSTEP_DEEP=1 runs all. With paths, only PostgreSQL variants of tests for every store are left out, two of three.
+  chooses which. EVERSTEP_ROTATION=all runs all of them, with 100 examples for each property; EVERSTEP_DEEP=1 adds the long searches. With paths, only
+  PostgreSQL variants of tests for every store are left out, two of three.
 - Files that take long (WEIGHTS) come first, so that no worker ends with a long file while the others are done.
 - The summary says how long the tests of each folder took.
 """
@@ -32,23 +33,24 @@ QUICK: dict[str, tuple[str, ...]] = json.loads((TESTS / "quick.json").read_text(
 CHEAP = 0.2
 """Seconds of all variants of a test below which its time is not kept."""
 DEEP = bool(os.environ.get("EVERSTEP_DEEP"))
+ALL = DEEP or os.environ.get("EVERSTEP_ROTATION") == "all"
 ROTATED = ("store", "runtime", "queues", "resume")
 
 
 def rotation() -> int:
     """The number of today, which chooses the variants that run."""
     given = os.environ.get("EVERSTEP_ROTATION")
-    return int(given) if given else int(time.time() // 86_400)
+    return 0 if given == "all" else int(given) if given else int(time.time() // 86_400)
 
 
 def in_turn(values: Sequence[T]) -> list[T]:
-    """One of several seeds or parts of a search, another one each day; with EVERSTEP_DEEP=1 all of them."""
-    return list(values) if DEEP else [values[rotation() % len(values)]]
+    """One of several seeds or parts of a search, another one each day; all of them if all variants run."""
+    return list(values) if ALL else [values[rotation() % len(values)]]
 
 
 def share(number: int, one_of: int = 3) -> int:
     """How many of so many points of a search a push tries."""
-    return number if DEEP else max(1, number // one_of)
+    return number if ALL else max(1, number // one_of)
 
 
 def examples(suite: int) -> int:
@@ -83,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
     day = 0 if config.option.markexpr == "quick" else rotation()  # every module runs, whatever day it is
-    others = [] if DEEP else left_out(items, day, push=config.args_source is not pytest.Config.ArgsSource.ARGS)
+    others = [] if ALL else left_out(items, day, push=config.args_source is not pytest.Config.ArgsSource.ARGS)
     if others and len(items) > 1:  # a test that is named alone runs
         config.hook.pytest_deselected(items=others)
         left = set(map(id, others))
@@ -158,8 +160,9 @@ def is_rotated(item: pytest.Item) -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    ran = "all variants (EVERSTEP_DEEP=1)" if DEEP else f"variants of EVERSTEP_ROTATION={rotation()}"
-    return f"everstep: {ran}; hypothesis profile {os.environ.get('EVERSTEP_HYPOTHESIS', 'push')}"
+    ran = "all variants" if ALL else f"variants of EVERSTEP_ROTATION={rotation()}"
+    profile = os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if ALL else "push")
+    return f"everstep: {ran}{', long searches' if DEEP else ''}; hypothesis profile {profile}"
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

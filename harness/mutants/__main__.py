@@ -1,8 +1,9 @@
 """`python -m harness.mutants --count 200 --out mutants.json`: break the source in many places, one at a time, and count what the tests catch.
 
 The first call makes a map of which test runs which line, which takes about twice as long as the tests; `--map` says where it is kept. Places that OUT has are
-not tried again, so a call that was stopped can be repeated. `--tests deep` tries the survivors of OUT again with everything that a push leaves out.
-Relies on the checkout in the current folder. Exits with 0 whatever survives: a survivor is a question to a person.
+not tried again, so a call that was stopped can be repeated. `--tests` chooses the tests: quick, push, whole, deep, each with all tests of those before it. A
+place that OUT knows as caught by fewer tests is not tried with more. Relies on the checkout in the current folder. Exits with 0 whatever survives: a
+survivor is a question to a person.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from harness.mutants.bench import Bench
 from harness.mutants.covered import Map
 from harness.mutants.places import KINDS, Place, all_places
 
+TIERS = ("quick", "push", "whole", "deep")
+"""Tests, each with all of those before: half a minute of them; a push; a push with all variants and examples; what takes hours, too."""
+
 
 def main(given: list[str] | None = None) -> int:
     asked = _parser().parse_args(given)
@@ -38,18 +42,21 @@ def main(given: list[str] | None = None) -> int:
     results = Results(asked.out)
     found = [place for place in all_places(source) if not asked.only or asked.only in place.file]
     places = chosen(found, asked.count, asked.seed)
-    if asked.tests == "deep":
-        os.environ["EVERSTEP_DEEP"] = "1"
-        left = [place for place in places if results.of(place).get("result") == "survived" and "deep" not in results.of(place)]
-    else:
-        left = [place for place in places if not results.of(place)]
-    kind = "deep" if asked.tests == "deep" else "push"
+    tier = asked.tests
+    os.environ |= {"whole": {"EVERSTEP_ROTATION": "all"}, "deep": {"EVERSTEP_DEEP": "1"}}.get(tier, {})
+    selected = ["-m", "quick"] if tier == "quick" else []
     bench = Bench(
-        left, Map(asked.map), source, lambda place, result: results.add(place, kind, result), workers=asked.workers, seconds=asked.seconds
+        [place for place in places if results.open(place, tier)],
+        Map(asked.map),
+        source,
+        lambda place, result: results.add(place, tier, result),
+        workers=asked.workers,
+        seconds=asked.seconds,
+        others=tier == "whole",
     )
     with Server.start(fsync=False) as server:
         os.environ["TEST_POSTGRES_URL"] = server.url("postgres")
-        pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:terminalreporter", *asked.pytest], plugins=[bench])
+        pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:terminalreporter", *selected, *asked.pytest], plugins=[bench])
     _say(results.summary(places))
     return 0
 
@@ -61,25 +68,35 @@ class Results:
         self._file = file
         self._known: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
 
-    def of(self, place: Place) -> dict[str, Any]:
-        return self._known.get(str(place), {})
+    def open(self, place: Place, tier: str) -> bool:
+        """Whether a place must be tried with these tests."""
+        return tier not in self._known.get(str(place), {}) and not self.caught(place, tier)
 
-    def add(self, place: Place, kind: str, result: dict[str, Any]) -> None:
+    def caught(self, place: Place, tier: str) -> bool:
+        """Whether these tests, or fewer, catch a place."""
+        known = self._known.get(str(place), {})
+        return any(known.get(name, {}).get("result") == "caught" for name in TIERS[: TIERS.index(tier) + 1])
+
+    def add(self, place: Place, tier: str, result: dict[str, Any]) -> None:
         known = self._known.setdefault(str(place), {"file": place.file, "line": place.line, "kind": place.kind})
-        known |= result if kind == "push" else {"deep": result["result"], "deep_how": result["how"], "deep_seconds": result["seconds"]}
+        known[tier] = result
         temporary = self._file.with_suffix(".tmp")
         temporary.write_text(json.dumps(self._known, indent=1) + "\n")
         temporary.replace(self._file)
-        _say(f"{len(self._known):4d}  {kind}: {result['result']}  [{place}]  {result['how']}  {result['seconds']:.0f} s")
+        done = sum(tier in one for one in self._known.values())
+        _say(f"{done:4d}  {tier}: {result['result']}  [{place}]  {result['how']}  {result['seconds']:.0f} s")
 
     def summary(self, places: list[Place]) -> str:
-        """Both figures: what a push catches, and with what it leaves out. Tests of a push are part of the others."""
-        known = [self.of(place) for place in places if self.of(place)]
-        caught = sum(one["result"] == "caught" for one in known)
-        deep = sum(one["result"] == "caught" or one.get("deep") == "caught" for one in known)
-        kinds = Counter(one["kind"] for one in known if one["result"] != "caught")
-        left = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        return f"{len(known)} places: a push catches {caught}, with what it leaves out {deep} are caught; a push leaves {left or 'none'}"
+        """How many places each kind of tests catches, as far as they were tried, and what the most of them leave."""
+        lines = []
+        for tier in TIERS:
+            open_ = sum(self.open(place, tier) for place in places)
+            if any(tier in self._known.get(str(place), {}) for place in places):
+                caught = sum(self.caught(place, tier) for place in places)
+                lines.append(f"{tier}: catches {caught} of {len(places)}" + (f", {open_} not tried" if open_ else ""))
+        left = [place for place in places if not self.caught(place, TIERS[-1])]
+        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(place.kind for place in left).most_common())
+        return "\n".join([*lines, f"left: {kinds or 'none'}", *(f"  {place}" for place in sorted(left, key=str))])
 
 
 def chosen(found: list[Place], count: int, seed: int) -> list[Place]:
@@ -101,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--count", type=int, default=200, help="number of places (200)")
     parser.add_argument("--seed", type=int, default=1, help="chooses the places (1)")
-    parser.add_argument("--tests", choices=["push", "deep"], default="push", help="push, or deep: survivors of OUT, with all tests (push)")
+    parser.add_argument("--tests", choices=TIERS, default="push", help="which tests; those that fewer caught are not tried again (push)")
     parser.add_argument(
         "--out", type=Path, default=Path("mutants.json"), help="results; places that it has are not tried again (mutants.json)"
     )

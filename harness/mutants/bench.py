@@ -1,7 +1,8 @@
 """Tries breaks with the tests of one pytest session, several at a time. A plugin of pytest that takes the place of its loop.
 
 Each break is made in a fork (attempt.py): in memory if it is inside of a function, and in a copy of the source for the processes that tests start. A
-break that acts on import needs a pytest of its own, which takes longer. A test that fails is run again without the break before it counts.
+break that acts on import needs a pytest of its own, which takes longer. A test that fails is run again, alone, without the break and with it, before it
+counts.
 """
 
 from __future__ import annotations
@@ -29,7 +30,19 @@ from harness.mutants.covered import Map
 from harness.mutants.memory import Functions
 from harness.mutants.places import Place
 
-_ON_IMPORT = 120  # tests for a break that acts on import
+_LOADING = 0.5  # seconds for a file of tests, in a new process
+_KILLING = {
+    "adapters/": ("tests/adapters/test_langgraph_kills", "tests/adapters/test_openai_kills", "tests/adapters/test_pydantic_kills"),
+    "agents/": ("tests/agents/test_agent_kills",),
+    "backends/postgres/": ("tests/postgres/", "tests/workers/"),
+    "backends/sqlite/": ("tests/backends/test_sqlite_processes", "tests/crash/test_kill_points", "tests/store/test_store_owners_and_kills"),
+    "cli/": ("tests/cli/test_worker",),
+    "queues/": ("tests/workers/",),
+    "runtime/": ("tests/replay/test_kills", "tests/resume/test_situations", "tests/workers/", "tests/workflows/test_yaml_crash"),
+    "store/": ("tests/migration/test_interrupted", "tests/repair/test_repair_interrupted", "tests/store/test_store_owners_and_kills"),
+    "transactions/": ("tests/transactional/",),
+}
+"""Tests that kill processes: the lines that these had run are not in the map, so the tests are tried for every place of these folders."""
 
 
 @dataclass
@@ -42,6 +55,7 @@ class Job:
     tests: list[pytest.Item] = field(default_factory=list)
     known: int = 0
     confirms: str = ""
+    repeats: str = ""
 
 
 class Bench:
@@ -56,9 +70,11 @@ class Bench:
         *,
         workers: int,
         seconds: float,
+        others: bool = False,
     ):
+        """`others`: only tests that may do more than when the map was made."""
         self._left, self._covered, self._source, self._done = deque(places), covered, source, done
-        self._workers, self._seconds = workers, seconds
+        self._workers, self._seconds, self._others = workers, seconds, others
         self._good: set[str] = set()
         self._bad: set[str] = set()
         self._running: dict[int, tuple[Job, Attempt]] = {}
@@ -67,7 +83,7 @@ class Bench:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._session = session
         self._families: dict[str, list[pytest.Item]] = defaultdict(list)
-        for item in session.items:
+        for item in session.items if not self._others else [item for item in session.items if self._does_more(item)]:
             self._families[family(item.nodeid)].append(item)
         _import_all(self._source)
         self._functions = Functions(str(self._source / "everstep"))
@@ -97,7 +113,7 @@ class Bench:
                     self._ended(job, attempt)
             for descriptor, (job, attempt) in list(self._running.items()):
                 late, over = time.monotonic() > attempt.limit, time.monotonic() - job.began > job.limit
-                if late or (over and not job.confirms):
+                if late or (over and not job.confirms and not job.repeats):
                     del self._running[descriptor]
                     attempt.end()
                     attempt.result = "hung" if late else "time"
@@ -115,6 +131,7 @@ class Bench:
         job = Job(place, self._seconds)
         exact = self._covered.tests(place.file, place.line, place.statement)
         job.tests = self._ordered(exact or self._covered.tests_of_file(place.file))
+        job.tests += self._killing(place, {item.nodeid for item in job.tests})
         job.known = len(exact)
         if not job.tests:
             self._finish(job, "survived", "no test runs this file")
@@ -133,6 +150,17 @@ class Bench:
             of.sort(key=lambda item: (item.nodeid not in exact, self._usual(item)))
             found += [(rank, self._usual(item), item.nodeid, item) for rank, item in enumerate(of)]
         return [entry[-1] for entry in sorted(found, key=lambda entry: entry[:3])]
+
+    def _killing(self, place: Place, known: set[str]) -> list[pytest.Item]:
+        names = next((names for folder, names in _KILLING.items() if place.file.startswith(f"everstep/{folder}")), ())
+        items = [item for of in self._families.values() for item in of if item.nodeid.startswith(names)] if names else []
+        return sorted((item for item in items if item.nodeid not in known and item.nodeid not in self._bad), key=self._usual)
+
+    def _does_more(self, item: pytest.Item) -> bool:
+        """Whether the map was made without this test, or it tries more with EVERSTEP_ROTATION=all: examples, or shares (tests/pace.py)."""
+        known = vars(getattr(item, "module", None) or object).values()
+        paced = any("pace" in (getattr(value, "__module__", ""), getattr(value, "__name__", "")) for value in known)
+        return paced or item.nodeid not in self._covered.seconds or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
 
     def _usual(self, item: pytest.Item) -> float:
         return self._covered.seconds.get(item.nodeid, 1.0)
@@ -168,7 +196,9 @@ class Bench:
         name = attempt.test.nodeid
         if job.confirms:
             (self._bad if attempt.result != "passed" else self._good).add(name)
-            self._judge(job, job.confirms, name)
+            self._repeat(job, job.confirms, attempt.test)
+        elif job.repeats:
+            self._judge(job, job.repeats if attempt.result != "passed" else "", name)
         elif attempt.result == "passed":
             self._finish(job, "survived", f"{len(job.tests)} tests, {job.known} of which run the line")
         elif attempt.result == "time":
@@ -176,21 +206,32 @@ class Bench:
         elif attempt.result == "import":
             self._finish(job, *self._in_a_new_process(job))
         elif name in self._good:
-            self._judge(job, attempt.result, name)
+            self._repeat(job, attempt.result, attempt.test)
         else:
             job.confirms = attempt.result
             self._attempt(job, [attempt.test], lambda _: True)
 
-    def _judge(self, job: Job, how: str, name: str) -> None:
-        job.confirms = ""
-        if name in self._good:
-            self._finish(job, "caught", f"{name} {how}")
+    def _repeat(self, job: Job, how: str, test: pytest.Item) -> None:
+        """A test that fails now and then, or only after others, must not count."""
+        job.confirms, job.repeats = "", how
+        if test.nodeid in self._good:
+            self._attempt(job, [test], lambda folder: self._broken(job.place, folder))
         else:
-            job.tests = [item for item in job.tests if item.nodeid not in self._bad]
+            self._judge(job, "", test.nodeid)
+
+    def _judge(self, job: Job, how: str, name: str) -> None:
+        job.repeats = ""
+        if how:
+            self._finish(job, "caught", f"{name} {how}")
+            return
+        job.tests = [item for item in job.tests if item.nodeid != name and item.nodeid not in self._bad]
+        if job.tests:
             self._try(job)
+        else:
+            self._finish(job, "survived", "its tests fail without the break, too, or only now and then")
 
     def _in_a_new_process(self, job: Job) -> tuple[str, str]:
-        """The break acts on import: run some tests of the file with a pytest of their own."""
+        """The break acts on import: run tests of the file with a pytest of their own."""
         folder = self._scratch / f"new-{self._count}"
         copy = self._copied(job.place, folder)
         names = self._few(job.tests)
@@ -222,15 +263,17 @@ class Bench:
         return "survived", f"{len(names)} tests, in a new process"
 
     def _few(self, tests: list[pytest.Item]) -> list[str]:
-        """Tests of a few files, because each file takes long to load."""
-        files: list[str] = []
+        """As many tests as fit in half of the time. Each file takes time to load, too."""
+        files: set[str] = set()
         chosen: list[str] = []
+        left = self._seconds / 2
         for item in tests:
             file = item.nodeid.partition("::")[0]
-            if file not in files and len(files) < 12:
-                files.append(file)
-            if file in files and len(chosen) < _ON_IMPORT:
-                chosen.append(item.nodeid)
+            left -= self._usual(item) + (0.0 if file in files else _LOADING)
+            if left < 0:
+                break
+            files.add(file)
+            chosen.append(item.nodeid)
         return chosen
 
     def _finish(self, job: Job, result: str, how: str) -> None:

@@ -1,6 +1,7 @@
 """Which test runs which line: `python -m harness.mutants.covered FILE [ARGUMENTS OF PYTEST]` runs the tests once with coverage and writes FILE.
 
-Relies on coverage, and on tests/pool.py and tests/warm_parent.py, which measure in each process. Lines of a process that a test kills are lost.
+Relies on coverage, and on tests/pool.py and tests/warm_parent.py, which measure in each process. Lines of a process that a test kills are lost, and so are
+those of tests that interrupt at any moment, which cannot be measured.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ source = {source}
 context = ${{PYTEST_CURRENT_TEST-}}
 core = ctrace
 """
+_INTERRUPTING = "tests/crash/test_interrupts.py"  # an exception at any moment leaves a lock of coverage taken, and the test hangs
+_SAVED = 20.0  # seconds after which what was measured is written, in case the worker dies
 
 
 class Recorder:
@@ -50,12 +53,18 @@ class Recorder:
                 data_file=str(self._folder / f"worker-{self._pid}"), source=[str(self._source / "everstep")], config_file=False
             )
             self._measured.set_option("run:core", "ctrace")
-            self._measured.start()
+            self._since = time.monotonic()
+        if item.nodeid.startswith(_INTERRUPTING):
+            return (yield)
+        self._measured.start()  # before each test: one that traces by itself ends this trace
         self._measured.switch_context(item.nodeid)
-        began = time.monotonic()
-        result = yield
-        if nextitem is None or time.monotonic() - began > 60:
+        try:
+            result = yield
+        finally:
+            self._measured.stop()
+        if nextitem is None or time.monotonic() - self._since > _SAVED:
             self._measured.save()
+            self._since = time.monotonic()
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -66,7 +75,10 @@ class Recorder:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if os.getpid() == self._first:
             kept = join(self._folder, self._source)
-            found = {"lines": kept, "seconds": self._seconds, "failed": sorted(self._failed)}
+            names = sorted({*self._seconds, *(test for lines in kept.values() for tests in lines.values() for test in tests)})
+            numbers = {name: number for number, name in enumerate(names)}
+            lines = {file: {line: [numbers[test] for test in tests] for line, tests in of.items()} for file, of in kept.items()}
+            found = {"tests": names, "lines": lines, "seconds": self._seconds, "failed": sorted(self._failed)}
             self._target.write_bytes(gzip.compress(json.dumps(found).encode(), 3))
 
 
@@ -94,7 +106,8 @@ class Map:
         found: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
         self.seconds: dict[str, float] = found["seconds"]
         self._failed = set(found["failed"])
-        self._lines: dict[str, dict[int, list[str]]] = {
+        self._tests: list[str] = found["tests"]
+        self._lines: dict[str, dict[int, list[int]]] = {
             file: {int(line): tests for line, tests in lines.items()} for file, lines in found["lines"].items()
         }
 
@@ -107,7 +120,8 @@ class Map:
         """The tests that run any line of a file."""
         return self._passed(sorted({test for tests in self._lines.get(file, {}).values() for test in tests}))
 
-    def _passed(self, tests: list[str]) -> list[str]:
+    def _passed(self, numbers: list[int]) -> list[str]:
+        tests = [self._tests[number] for number in numbers]
         return [test for test in tests if test in self.seconds and test not in self._failed]
 
 

@@ -232,6 +232,15 @@ def test_delta_channels_are_rebuilt_and_survive_pruning(places: Any, durability:
     assert again.invoke({"log": ["more"]}, of("t"), durability=durability)["log"] == [*result["log"], "more", "n17"]
 
 
+def test_a_saver_knows_nothing_of_a_thread_that_it_pruned(places: Any) -> None:
+    saver = Saver(places.open())
+    put(saver, put(saver))
+    saver.prune(["t"], strategy="delete")
+    assert saver.get_tuple(of("t")) is None
+    again = put(saver)
+    assert [one.checkpoint["id"] for one in saver.list(of("t"))] == [again]
+
+
 def test_what_is_deleted_is_gone(places: Any) -> None:
     store = places.open()
     saver = Saver(store)

@@ -24,6 +24,7 @@ from agents import (
     ModelRetrySettings,
     ModelSettings,
     OutputGuardrail,
+    RunConfig,
     Runner,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
@@ -34,6 +35,7 @@ from agents import (
     retry_policies,
     set_tracing_disabled,
 )
+from agents.run_config import SandboxRunConfig
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from everstep.adapters import openai_agents
@@ -65,6 +67,16 @@ def asked(agent: Agent[Any]) -> int:
 def store() -> Any:
     with everstep.open("memory://") as opened:
         yield opened
+
+
+@pytest.mark.parametrize("name", ["small-model", ""])
+async def test_the_price_depends_on_the_name_of_the_model(name: str, store: everstep.Store) -> None:
+    priced = []
+    clerk = agent(says("Hello."))
+    if name:
+        clerk.model.model = name  # type: ignore[union-attr]
+    await run(clerk, "Hi", id="r", store=store, price=lambda response, model: priced.append(model) or 2.0)  # type: ignore[func-returns-value]
+    assert priced == [name]
 
 
 async def test_a_finished_run_is_not_run_again_and_its_result_is_the_same(store: everstep.Store) -> None:
@@ -455,6 +467,7 @@ async def test_input_that_makes_no_sense_is_refused_before_anything_is_written(s
         ((clerk, "Hi"), {"turns": 5}),
         ((clerk, "Hi"), {"session": object()}),
         ((clerk, "Hi"), {"conversation_id": "c"}),
+        ((clerk, "Hi"), {"run_config": RunConfig(sandbox=SandboxRunConfig())}),
         ((clerk, "Hi"), {"id": "a b"}),
         ((agent(handoffs=[agent(tools=[LocalShellTool(executor=lambda request: "")])]), "Hi"), {}),
     ]:

@@ -191,5 +191,7 @@ async def test_input_that_makes_no_sense(tmp_path: Path) -> None:
 async def test_a_session_opens_and_closes_its_own_store_and_takes_an_async_one(tmp_path: Path) -> None:
     async with Session("a", tmp_path / "s.db") as one:
         await one.add_items([item("x")])
+        assert (tmp_path / "s.db-wal").exists()
+    assert not (tmp_path / "s.db-wal").exists()
     async with everstep.open(tmp_path / "s.db") as store:
         assert await Session("a", store).get_items() == [item("x")]

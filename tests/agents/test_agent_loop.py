@@ -739,9 +739,10 @@ def test_a_store_that_is_switched_off_keeps_nothing_and_the_agent_works(ways: Wa
     with everstep.open(enabled=False) as store:
         think = Script(call("search", q="x"), "done")
         out = ways.run(AgentLoop(think, tools=[search], plan=lambda s: ["p"]), store, "a", "t")
-        assert (out.status, out.result) == ("succeeded", "done")
+        assert (out.status, out.result, out.reason) == ("succeeded", "done", None)
         out = ways.run(AgentLoop(Script(call("search", q="x")), tools=[search], approve=lambda a: True), store, "b", "t")
         assert out.status == "waiting"
+        assert out.reason
         assert list(store.runs()) == []
 
 

@@ -42,7 +42,7 @@ def result_of(*more: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def result() -> dict[str, Any]:
-    return result_of(*([] if pace.DEEP else [str(pace.rotation())]))
+    return result_of(*([] if pace.ALL else [str(pace.rotation())]))
 
 
 @pytest.fixture(autouse=True)

@@ -113,7 +113,7 @@ def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
 def test_a_command_works_through_a_pipe(name: str, shop: Shop) -> None:
     prepare(shop)
     args, out, err, _ = TABLE[name]
-    in_turn = pace.DEEP or sample.third_of(name) == pace.rotation() % sample.THIRDS  # the others are forked from a warm parent
+    in_turn = pace.ALL or sample.third_of(name) == pace.rotation() % sample.THIRDS  # the others are forked from a warm parent
     called = shop.pipe(name, *args, new=in_turn)
     assert called.code == ENDS.get(name, 0), called.out + called.err
     assert re.search(out, called.out), called.out

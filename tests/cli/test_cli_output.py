@@ -185,6 +185,8 @@ def test_no_command_prints_help_and_help_names_every_command(shop: Shop) -> None
 def test_every_command_has_help(name: str, shop: Shop) -> None:
     called = shop.call(name, "--help").ok()
     assert called.out.startswith(f"Usage: everstep {name}")
+    if "Example:" in called.out:
+        assert re.search(r"^Example:\n  .*everstep", called.out, re.MULTILINE)
 
 
 def test_an_unknown_command_is_answered_with_those_that_look_alike(shop: Shop) -> None:

@@ -186,8 +186,10 @@ def test_a_lock_file_that_is_removed_while_it_is_being_locked_is_made_again(tmp_
             removed.append((tmp_path / "locks" / "w").unlink())
 
     monkeypatch.setattr(fcntl, "lockf", remove_first)
+    before = len(os.listdir("/dev/fd"))
     assert locks.hold("w")
     assert removed
+    assert len(os.listdir("/dev/fd")) == before + 1, "the file that was removed is closed"
     assert (tmp_path / "locks" / "w").stat().st_ino == os.fstat(locks._held["w"]).st_ino
     locks.close()
 

@@ -136,3 +136,11 @@ def test_a_namespace_and_a_schema_cannot_both_be_named() -> None:
     ):
         with pytest.raises(InvalidArgument):
             Address(url, **options)
+
+
+@pytest.mark.parametrize("patience", [0, 0.5, 86_400])
+def test_patience_is_at_most_a_day(patience: float) -> None:
+    assert Address("postgresql://h/d", patience=patience).patience == patience
+    for wrong in (-0.1, 86_400.1, "long", float("nan")):
+        with pytest.raises(InvalidArgument, match="patience must be"):
+            Address("postgresql://h/d", patience=wrong)  # type: ignore[arg-type]

@@ -49,6 +49,20 @@ def delegates(store_key: str, count: int) -> list[str]:
     return [one.id for one in made]
 
 
+@everstep.workflow
+def delegates_at_once(store_key: str, count: int) -> list[str]:
+    made = stores[store_key].enqueue_many([{"args": [number]} for number in range(count)], workflow=queued_double, queue="inner")
+    everstep.gate("boss", ask="Go on?")
+    return [one.id for one in made]
+
+
+@everstep.workflow
+async def delegates_at_once_async(store_key: str, count: int) -> list[str]:
+    made = stores[store_key].enqueue_many([{"args": [number]} for number in range(count)], workflow=queued_double, queue="inner")
+    await everstep.gate("boss", ask="Go on?")
+    return [one.id for one in made]
+
+
 stores: dict[str, everstep.Store] = {}
 
 
@@ -171,9 +185,10 @@ def test_cancelling_and_pausing_a_run_that_waits_in_a_queue(store: everstep.Stor
     assert store.resume(held.id).result == 4
 
 
-def test_inside_a_run_it_is_a_step_and_is_not_done_again(store: everstep.Store, work: Any) -> None:
+@pytest.mark.parametrize("flow", [delegates, delegates_at_once, delegates_at_once_async])
+def test_inside_a_run_it_is_a_step_and_is_not_done_again(flow: Any, store: everstep.Store, work: Any) -> None:
     stores["s"] = store
-    outer = store.start(delegates, "s", 3, id="outer")
+    outer = store.start(flow, "s", 3, id="outer")
     assert outer.status == "waiting"
     inner = sorted(entry.run for entry in store.backend.queue_entries("inner"))
     assert len(inner) == 3
@@ -187,7 +202,11 @@ def test_limits_are_set_read_and_taken_away(store: everstep.Store) -> None:
     assert [queue.name for queue in store.queues()] == ["mail"]
     store.limit("mail")
     assert store.queues() == []
-    for bad in ({"concurrency": 0}, {"per_key": 1.5}, {"rate": 5}, {"rate": (0, 1)}, {"rate": (1, 0)}):
+    year = 366 * 86_400
+    for good in ((1, 60), (2**31 - 1, 60), (1, year)):
+        store.limit("mail", rate=good)
+    too_much = [{"rate": (2**31, 60)}, {"rate": (1, year + 1)}]
+    for bad in ({"concurrency": 0}, {"per_key": 1.5}, {"rate": 5}, {"rate": (0, 1)}, {"rate": (1, 0)}, *too_much):
         with pytest.raises(InvalidArgument):
             store.limit("mail", **bad)  # type: ignore[arg-type]
 

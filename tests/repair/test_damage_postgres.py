@@ -11,7 +11,9 @@ from pg_damage import ask, change, columns, copy_of, holding, remove
 from repair_helpers import Judge, Truth, fill
 
 import everstep
-from everstep.errors import Damaged, InvalidArgument, NewerFormat, NotAStore
+from everstep.backends.postgres.connections.connect import Address
+from everstep.backends.postgres.recovery.rebuild import PostgresBuilder
+from everstep.errors import Damaged, EverstepError, InvalidArgument, NewerFormat, NotAStore
 from everstep.store.verify.report import Depth, Report
 from everstep.testing.postgres import Server
 from harness.faults.workload import eager
@@ -201,3 +203,12 @@ def test_each_depth_finds_what_it_promises(server: Server, whole: tuple[str, Tru
         assert all(verified(copy, depth).ok for depth in QUICK)
         ask(copy, statement)
         assert [depth for depth in QUICK if not verified(copy, depth).ok] == list(depths)
+
+
+def test_a_server_that_is_lost_at_the_last_commit_is_an_error_and_nothing_is_there(database: str, place: str) -> None:
+    builder = PostgresBuilder(place)
+    builder._sql["durably"] = b"SELECT pg_terminate_backend(pg_backend_pid())"
+    with pytest.raises(EverstepError):
+        builder.finish(0, None, [])
+    builder.abandon()
+    assert ask(database, "SELECT 1 FROM pg_namespace WHERE nspname = %s", Address(place).schema) == []

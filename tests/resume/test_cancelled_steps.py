@@ -416,3 +416,35 @@ def test_tasks_begin_before_a_wait_ends_that_takes_no_time(store: everstep.Store
     assert store.resume("r").status == "failed"
     assert store.resume("r").status == "succeeded"
     assert ways == [["saw [1]"] * 4] * 2
+
+
+def test_a_retry_keeps_what_was_recorded_after_the_failure(store: everstep.Store) -> None:
+    broken = [True]
+
+    async def fail() -> str:
+        if broken:
+            raise OSError("down")
+        return "up"
+
+    async def refuse() -> None:
+        await work("refuse", 0.02)
+        raise ValueError("no")
+
+    @everstep.workflow
+    async def flow() -> list[Any]:
+        run = everstep.current()
+        steps = run.step("fail", fail), run.step("beside", work, "beside", 0.02), run.step("refuse", refuse)
+        ends = await asyncio.gather(*steps, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, OSError):
+                await run.step("undo", work, "undo")
+                raise end
+        return [end if isinstance(end, str) else type(end).__name__ for end in ends]
+
+    assert store.start(flow, id="r").status == "failed"
+    called = ["beside", "refuse", "undo"]
+    assert calls == called
+    broken.clear()
+    store.retry("r", "fail")
+    assert store.resume("r").unwrap() == ["up", "beside", "ValueError"]
+    assert calls == called, "only the step that was named ran again"

@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -364,6 +366,22 @@ def test_a_damaged_run_does_not_keep_the_others_from_being_cleaned(store: everst
     assert len(done.problems) == 2  # that nothing of it is pruned, and that nothing is freed
     assert {plan.run: bool(plan.dropped) for plan in done.pruned.runs} == {"a": False, "b": True}
     assert json.loads(store.backend.get_property("cleanup.last") or "")["problems"] == 2
+
+
+@pytest.mark.parametrize("damage", ["note = 'x'", "tags = 'no json'"])
+def test_a_run_whose_row_is_damaged_is_named_and_the_others_are_cleaned(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "s.db"
+    with everstep.open(path) as store:
+        for id in ("a", "bad", "c"):
+            short(store, id)
+    connection = apsw.Connection(str(path))
+    connection.execute(f"UPDATE runs SET {damage} WHERE id = 'bad'")
+    connection.close()
+    with everstep.open(path) as store:
+        done = store.cleanup(Retention(keep_last=5))
+        assert {plan.run: bool(plan.dropped) for plan in done.pruned.runs} == {"a": True, "c": True}
+        assert any("bad" in problem for problem in done.pruned.problems)
+        assert any("bad" in problem for problem in store.prune().problems)
 
 
 def test_the_last_time_is_remembered(store: everstep.Store, clock: FakeClock) -> None:

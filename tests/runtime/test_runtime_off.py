@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,8 @@ def program(d: Driver, ran: list[Any]) -> Any:
         run.milestone("half")
         await run.checkpoint("note", tags=["t"])
         await d.sleep(0)
+        await d.sleep(until=time.time() + 0.01)
+        await d.sleep(until=datetime.now(UTC) + timedelta(seconds=0.01))
         return got
 
     return work

@@ -726,3 +726,17 @@ def test_a_task_that_is_still_running_when_its_run_fails_does_no_harm(store: eve
     assert (out.status, str(out.error)) == ("failed", "first")
     assert [e.name for e in store.events(run="r")][-1] == "run_failed"
     assert not store.get("r").open
+
+
+def test_a_key_that_an_edit_took_away_is_gone_and_the_keys_have_the_order_of_the_edit(store: everstep.Store, d: Driver) -> None:
+    @d.workflow
+    async def work() -> list[Any]:
+        run = d.run
+        run.state.update({"a": 1, "b": 2})
+        await run.checkpoint("half")
+        return [list(run.state.items()), await run.step("end", d.plain(lambda: "end"))]
+
+    assert store.start(work, id="r").unwrap() == [[("a", 1), ("b", 2)], "end"]
+    fork = store.fork("r@1", id="f", edit=lambda state: {"c": 3, "a": state["a"]})
+    assert store.resume(fork.id).unwrap() == [[("c", 3), ("a", 1)], "end"]
+    assert store.verify("full").ok

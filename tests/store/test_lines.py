@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import everstep
+from everstep.backends.contract.core import submit
 from everstep.backends.wrap import Counted
 from everstep.errors import (
     Conflict,
@@ -21,6 +22,7 @@ from everstep.errors import (
     RunDeleted,
     StoreFailed,
 )
+from everstep.runtime.lines import ways
 
 
 @pytest.fixture
@@ -360,6 +362,28 @@ def test_a_state_that_cannot_be_stored_changes_nothing(store: everstep.Store) ->
 
 
 @pytest.mark.parametrize("made", [True, False])
+def test_an_unknown_outcome_is_found_out_by_the_next_checkpoint(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, made: bool) -> None:
+    line = store.line("r", state={"n": 1})
+    line.checkpoint()
+    commit = store.backend.commit
+
+    def broken(*commits: Any) -> Any:
+        if made:
+            commit(*commits)
+        raise StoreFailed("the answer was lost", written="unknown")
+
+    monkeypatch.setattr(store.backend, "commit", broken)
+    line.state["n"] = 2
+    with pytest.raises(StoreFailed):
+        line.checkpoint()
+    monkeypatch.undo()
+    line.state["n"] = 3
+    assert line.checkpoint().number == (3 if made else 2)
+    assert store.load("r") == {"n": 3}
+    assert store.verify("full").ok
+
+
+@pytest.mark.parametrize("made", [True, False])
 def test_an_unknown_outcome_is_found_out_by_the_next_call(store: everstep.Store, monkeypatch: pytest.MonkeyPatch, made: bool) -> None:
     line = store.line("r", state={"n": 1})
     line.checkpoint()
@@ -539,3 +563,28 @@ def test_a_workflow_that_took_the_id_meanwhile_is_left_alone(places: Any, call: 
         with pytest.raises((Conflict, InvalidArgument, NotFound)):
             append()
     assert second.backend.run("r") == before
+
+
+def test_a_checkpoint_waits_for_one_whose_task_was_cancelled(places: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would look for the other one before it is written, and be refused."""
+
+    def late(backend: Any, commit: Any, done: Any) -> None:
+        threading.Timer(0.2, submit, (backend, commit, done)).start()
+
+    async def main() -> None:
+        async with places.open() as store:
+            line = await store.line("r", state={"n": 1})
+            await line.checkpoint()
+            monkeypatch.setattr(ways, "submit", late)
+            (await line.state())["n"] = 2
+            task = asyncio.create_task(line.checkpoint())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            monkeypatch.undo()
+            (await line.state())["n"] = 3
+            assert (await line.checkpoint()).number == 3
+            assert [await store.load(f"r@{number}") for number in (1, 2, 3)] == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+    asyncio.run(main())

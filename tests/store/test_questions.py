@@ -81,11 +81,14 @@ def test_a_question_that_nobody_answers_in_time(store: everstep.Store) -> None:
     with FakeClock() as clock:
         asked = line.ask("a", timeout=60)
         assert asked.deadline is not None
+        line.ask("patient")
+        assert [gate.open for gate in line.answers()] == [True, True], "too early"
         assert store.due() == []
         clock.advance(61)
         assert store.due() == ["r"]
-        (gate,) = line.answers()
+        gate, other = line.answers()
         assert (gate.answered, gate.answer, gate.by) == (True, None, "timeout")
+        assert other.open, "it has no deadline"
         assert store.due() == []
 
 

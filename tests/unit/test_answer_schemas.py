@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.errors import InvalidArgument
-from everstep.runtime.waits.answer_check import MOST_TESTS, PATTERN_TEXT, check, same
+from everstep.runtime.waits.answer_check import DEPTH, MOST_TESTS, PATTERN_TEXT, check, same
 from everstep.runtime.waits.answer_schema import to_schema
+from everstep.runtime.waits.answer_types import plain
 
 
 class Color(enum.Enum):
@@ -388,3 +389,13 @@ def test_every_value_is_an_answer_or_refused_in_a_sentence(value: Any) -> None:
     for kind in (Review, Tree, Movie, Team, Color, int, list[dict[str, int]]):
         fault = check(to_schema(kind), value)
         assert fault is None or fault.startswith("answer")
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}], ids=["lists", "dicts"])
+def test_json_is_nested_at_most_so_deep(wrap: Callable[[Any], Any]) -> None:
+    deep: Any = 1
+    for _ in range(DEPTH):
+        deep = wrap(deep)
+    assert plain(deep, "x") == deep
+    with pytest.raises(InvalidArgument, match="at this depth"):
+        plain(wrap(deep), "x")

@@ -102,12 +102,26 @@ def test_every_kind_is_found_in_the_source_and_drawn() -> None:
     assert drawn == chosen(found, 2 * len(KINDS), seed=1)
 
 
-def test_results_are_kept_and_both_figures_are_said(tmp_path: Path) -> None:
-    one, two = place("compare", "<"), place("boolean", "and")
+def test_results_are_kept_and_the_figures_of_all_tests_are_said(tmp_path: Path) -> None:
+    one, two, three = place("compare", "<"), place("boolean", "and"), place("condition", "n > 1")
+    caught, survived = {"result": "caught", "how": "t failed", "seconds": 1.0}, {"result": "survived", "how": "3 tests", "seconds": 1.0}
     results = Results(tmp_path / "out.json")
-    results.add(one, "push", {"result": "caught", "how": "t failed", "seconds": 1.0})
-    results.add(two, "push", {"result": "survived", "how": "3 tests", "seconds": 1.0})
-    results.add(two, "deep", {"result": "caught", "how": "t failed", "seconds": 1.0})
+    for given, tier, result in [(one, "quick", caught), (two, "quick", survived), (two, "push", survived), (two, "deep", caught)]:
+        results.add(given, tier, result)
     again = Results(tmp_path / "out.json")
-    assert again.of(two)["result"] == "survived"
-    assert again.summary([one, two]).startswith("2 places: a push catches 1, with what it leaves out 2 are caught")
+    assert again.summary([one, two, three]).splitlines() == [
+        "quick: catches 1 of 3, 1 not tried",
+        "push: catches 1 of 3, 1 not tried",
+        "deep: catches 2 of 3, 1 not tried",
+        "left: 1 condition",
+        f"  {three}",
+    ]
+
+
+@pytest.mark.parametrize(("tier", "left"), [("quick", [2]), ("push", [2]), ("whole", [1, 2]), ("deep", [2])])
+def test_only_places_that_fewer_tests_left_are_tried_with_more(tier: str, left: list[int], tmp_path: Path) -> None:
+    places = [place("compare", "<"), place("boolean", "and"), place("condition", "n > 1")]
+    results = Results(tmp_path / "out.json")
+    for number, known, result in [(0, "quick", "caught"), (1, "quick", "survived"), (1, "push", "survived"), (1, "deep", "survived")]:
+        results.add(places[number], known, {"result": result, "how": "", "seconds": 1.0})
+    assert [number for number, one in enumerate(places) if results.open(one, tier)] == left

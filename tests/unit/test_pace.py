@@ -100,3 +100,12 @@ def test_ordering_keeps_every_test_and_starts_each_worker_with_a_long_file(worke
         starts.append(starts[-1] + part + (n - 1 < len(items) % workers))
     assert all(found[start].path.name.startswith("long_") for start in starts)
     assert found[0].path.name == "long_7.py"
+
+
+@pytest.mark.parametrize(("every", "seeds", "points"), [(False, [1], 33), (True, [0, 1, 2], 100)])
+def test_all_variants_are_all_seeds_and_all_points(every: bool, seeds: list[int], points: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "ALL", every)
+    monkeypatch.setenv("EVERSTEP_ROTATION", "all" if every else "4")
+    assert pace.in_turn(range(3)) == seeds
+    assert pace.share(100) == points
+    assert pace.rotation() == (0 if every else 4)

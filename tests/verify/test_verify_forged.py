@@ -105,6 +105,14 @@ def faults(report: Report) -> list[str]:
     return [problem.what for problem in report.problems]
 
 
+def test_a_first_delta_that_fits_nothing_is_found(places: Any) -> None:
+    store = places.open()
+    forge(store, "r", Saved(encode([[0, ["nowhere", "at all"], 1]])))
+    assert store.verify("records").ok
+    (found,) = faults(store.verify("full"))
+    assert "a delta does not fit the snapshot below it" in found
+
+
 def test_a_delta_that_fits_nothing_is_found(places: Any) -> None:
     store = places.open()
     forge(store, "r", base_of(store, state(), None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from pathlib import Path
 from typing import Any
@@ -501,3 +502,8 @@ def test_an_expression_that_fails_in_a_run_names_its_line(store: everstep.Store)
     found = flow("- id: a\n  run: 'true'\n  when: state.nothing > 1")
     with pytest.raises(InvalidWorkflow, match=r"flow.yaml:6: step 'a': when: there is no 'nothing' in a value of type"):
         store.start(found).unwrap()
+
+
+def test_a_workflow_has_the_signature_of_its_inputs() -> None:
+    found = flow("- {id: a, run: 'yaml_actions:same', with: {value: 1}}", "inputs: {topic: {type: string}, n: {type: integer, default: 3}}")
+    assert str(inspect.signature(found)) == "(*, topic, n=3)"
