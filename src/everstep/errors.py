@@ -150,7 +150,7 @@ class NotFound(EverstepError):
     """The run, checkpoint, tag or step does not exist."""
 
     code = "E201"
-    remedy = "List the existing ones: store.runs(), store.checkpoints(run_id)."
+    remedy = "List runs with store.runs(), and the checkpoints of a run with store.checkpoints(run_id)."
 
 
 class AmbiguousRef(EverstepError):
@@ -237,7 +237,7 @@ class LostLease(EverstepError):
 
 
 class Conflict(EverstepError):
-    """The run changed during this write, which was not made. `number` is its newest checkpoint, if a line raises this."""
+    """Another writer changed the run first; this write was not made. `number` is the newest checkpoint, if a line raised this."""
 
     code = "E303"
     remedy = "Open the run again to continue from its newest checkpoint."

@@ -43,7 +43,7 @@ def quote(text: str) -> str:
     Two texts never have the same id. Commands show the text and accept it; refs need the id: `user%40example.com@7`.
     """
     if not isinstance(text, str) or not text:
-        raise InvalidArgument(f"quote needs a text that is not empty, got {text!r:.60}")
+        raise InvalidArgument(f"quote takes text that is not empty, got {text!r:.60}")
     plain = "".join(c if c != "%" and _REST.fullmatch(c) else _escaped(c) for c in text)
     return check_id(plain if _ID.fullmatch(plain) else _escaped(plain[0]) + plain[1:])
 

@@ -154,4 +154,4 @@ def test_a_state_that_is_an_object_has_its_fields(empty: Shop) -> None:
 
 def test_it_says_so_if_it_never_holds(counted: Shop) -> None:
     called = counted.call("bisect", "r", "--when", "n > 1000")
-    assert (called.code, called.out, called.err) == (3, "", "Not true at any of the 100 checkpoints of r.\n")
+    assert (called.code, called.out, called.err) == (3, "", "The condition is not true at any of the 100 checkpoints of r.\n")

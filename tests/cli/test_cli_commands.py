@@ -190,7 +190,7 @@ def test_run_takes_a_yaml_document(empty: Shop) -> None:
         ("nothing.yaml", "nothing.yaml"),
         ("no.such.module:f", "module 'no.such.module' was not found"),
         ("nothing.py:f", "does not exist"),
-        (f"{PROGRAMS}:nobody", "has no 'nobody'"),
+        (f"{PROGRAMS}:nobody", "does not define 'nobody'"),
         (f"{PROGRAMS}:time", "time"),
         ("plain", "the target must be a YAML file"),
     ],

@@ -103,7 +103,7 @@ def test_a_command_that_reads_takes_a_short_form_and_says_what_it_means(waiting:
     exact = waiting.call(*words(name, STORED)).ok()
     short = waiting.call(*words(name, "order-1")).ok()
     assert short.out == exact.out
-    assert "order-1 is short for order-12" in short.err
+    assert "order-1 matches run order-12" in short.err
     assert waiting.call(*words(name, "@last")).ok().out == exact.out
     assert waiting.call(*words(name, "order-3")).code == 3
     assert content(waiting) == before

@@ -88,7 +88,7 @@ def test_validate_tries_what_a_configuration_names(shop: Shop) -> None:
     assert "everstep.toml:2: imports: module 'missing' was not found" in called.out
     assert "everstep.toml:3: workflows: " in called.out
     assert "none.py', which does not exist" in called.out
-    assert "hooks: good has no 'nothing'" in called.out
+    assert "hooks: good does not define 'nothing'" in called.out
     assert re.search(r"everstep.toml:1: store: the folder .*nowhere does not exist", called.out)
     assert shop.pipe("config", "validate", "--no-imports").code == 0
     Path("everstep.toml").write_text('store = "s.db"\nimports = ["good"]\n')

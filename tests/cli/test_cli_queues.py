@@ -56,7 +56,7 @@ def test_a_workflow_that_only_workers_know_is_enqueued_by_its_name_and_said_so(e
     [
         (("hello", "1", "2", *IMPORT), "too many positional arguments"),
         ((f"{PROGRAMS}:nap",), "is not a workflow, so no worker would find it"),
-        ((f"{PROGRAMS}:nothing",), "has no 'nothing'"),
+        ((f"{PROGRAMS}:nothing",), "does not define 'nothing'"),
         (("nowhere.py:flow",), "nowhere.py' does not exist [E104]"),
         (("hello", "queue=x", *IMPORT), "the argument 'queue' cannot be given by name"),
         (("hello", "--queue", "a b", *IMPORT), "invalid queue name"),

@@ -43,7 +43,7 @@ def test_several_need_a_confirmation_that_counts_and_names_them(many: Shop) -> N
     ):
         called = many.call(*words)
         assert called.code == 2, called.err
-        assert "confirm with --yes" in called.err
+        assert "Confirm with --yes" in called.err
     assert "Cancel 2 runs (w0, w1)?" in many.call("cancel", "w0", "w1").err
     assert statuses(many) == before
 

@@ -57,6 +57,8 @@ def test_another_word_leads_to_a_command_that_exists(word: str) -> None:
         ("approve", ["answer"]), ("tail", ["events --follow"]), ("start", ["run", "restore"]), ("continue", ["resume"]), ("crashed", ["runs --status crashed"]),
         ("rnus", ["runs", "run"]), ("shw", ["show"]), ("Runs", ["runs"]), ("resum", ["resume"]), ("aprove", ["answer"]), ("verfy", ["verify"]),
         ("delte", ["delete"]), ("wrokers", ["workers", "worker"]), ("xyzzy", []), ("", []),
+        ("lgo", ["log"]),
+        ("rnu", ["run"]),
     ],
 )  # fmt: skip
 def test_a_word_that_is_no_command_suggests_one(typed: str, suggested: list[str]) -> None:
@@ -73,7 +75,7 @@ def test_a_suggestion_is_an_error_that_runs_nothing(shop: Shop) -> None:
         assert called.out == ""
         assert "Did you mean `everstep " in called.err
     assert shop.counts() == before
-    assert "List them: `everstep help`." in shop.call("xyzzy").err
+    assert "List all commands: `everstep help`." in shop.call("xyzzy").err
     in_shell = shop.pipe("shell", "-c", "lsit")
     assert in_shell.code == 2
     assert "Did you mean `runs`" in in_shell.err or "Did you mean `" in in_shell.err

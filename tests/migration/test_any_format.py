@@ -235,7 +235,7 @@ def test_an_old_file_that_is_put_back_after_the_migration_is_refused(frozen: Fro
         pass
     assert old.with_name("s.db-seen").exists()
     shutil.copy(frozen.path, old)
-    with pytest.raises(RolledBack, match=r"is older than this machine has seen it: \d+ writes are missing"):
+    with pytest.raises(RolledBack, match=r"is an older version than this machine has seen: \d+ writes are missing"):
         everstep.open(old)
     frozen.is_untouched(old)
     with everstep.open(old, accept_older=True) as store:

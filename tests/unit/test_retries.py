@@ -96,7 +96,7 @@ def test_what_is_no_retry_is_refused(given: Any, words: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         Retry.parse(given)
     assert words in refused.value.message
-    assert refused.value.remedy.startswith(("Give ", "Use ", "Raise "))
+    assert refused.value.remedy.startswith(("Give ", "Use ", "Increase "))
 
 
 @pytest.mark.parametrize(("attempt", "random"), [(0, 0.5), (1.0, 0.5), (1, -0.1), (1, 1.1), (1, float("nan"))])

@@ -38,7 +38,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "workers": "List live workers with their queues and runs",
         "enqueue": "Add a run of a workflow to a queue",
         "queues": "List queues with their runs and recent events",
-        "limit": "Limit how many runs of a queue run at once, and how often",
+        "limit": "Limit how many runs of a queue run at once, and how many start in a given time",
         "schedule": "Enqueue a workflow on a cron schedule",
         "schedules": "List schedules with their next times",
         "unschedule": "Remove a schedule",
@@ -131,6 +131,7 @@ def meant(word: str, names: dict[str, str] | None = None) -> list[str]:
     if word in known:
         return [word]
     near = get_close_matches(word, [*known, *ALIASES], 3, 0.7)
+    near = near or [name for name in known if sorted(name) == sorted(word)]  # swapped letters of a short name: `lgo`
     if word in OTHER_WORDS:
         first = OTHER_WORDS[word]
         return [first, *(name for name in near if name != first.partition(" ")[0] and word not in name)][:3]

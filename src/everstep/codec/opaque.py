@@ -20,7 +20,7 @@ class Opaque:
 
     def __init__(self, type: str, data: bytes, shown: str | None = None):
         if not isinstance(type, str) or not isinstance(data, bytes) or not (shown is None or isinstance(shown, str)):
-            raise InvalidArgument("Opaque needs the name of a type, bytes, and a text or None to show")
+            raise InvalidArgument("Opaque takes the name of a type, bytes, and text or None for shown")
         for name, value in (("type", type), ("data", data), ("shown", shown)):
             object.__setattr__(self, name, value)
 

@@ -27,7 +27,7 @@ class Driver:
 
     def __init__(self, name: str, function: Callable[..., Any]):
         if not isinstance(name, str) or not name or check_text(name, "workflow") != name:
-            raise InvalidArgument(f"workflow must be the label of runs, a text that is not empty, got {name!r:.60}")
+            raise InvalidArgument(f"workflow must be the label of runs, text that is not empty, got {name!r:.60}")
         if not callable(function):
             raise InvalidArgument(f"a driver must be a function that takes the open run, got {function!r:.60}")
         self.name = name

@@ -529,7 +529,7 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> AnyWorkflow | Driver:
         return driver
     if name is None:
         raise InvalidArgument(
-            f"run {row.id!r} was opened with store.run() or store.line(); only workflows can be resumed by name, and runs that have a driver",
+            f"run {row.id!r} was opened with store.run() or store.line(); only workflows and runs with a driver can be resumed by name",
             remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}). "
             "If a framework drives it, import the module that calls everstep.drives.",
         )

@@ -120,7 +120,10 @@ class Thread:
                 line.attach_many(made.number, entries.values, replace=entries.replace)
                 gates.ask(line, interrupts)
             return
-        raise Conflict(f"thread {self.id!r} is written by many processes at once: {_TRIES} attempts were overtaken", remedy="Try again.")
+        raise Conflict(
+            f"thread {self.id!r} is being written by many processes at once: another one was first at each of {_TRIES} attempts",
+            remedy="Try again.",
+        )
 
     def _write(
         self, state: Any, ns: str, parent: str | None, about: dict[str, Any], values: Mapping[str, Any], new: Mapping[str, Any],

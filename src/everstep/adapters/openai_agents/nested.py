@@ -56,7 +56,7 @@ class NestedRunner(agents.run.AgentRunner):
         for tool in [tool for one in reachable(starting_agent) for tool in one.tools]:
             if getattr(tool, "needs_approval", False) is not False:  # its step would end while the approval is open
                 raise InvalidArgument(
-                    f"{tool.name} needs an approval inside an agent that is streamed in a tool, which can't be a gate",
+                    f"{tool.name} needs an approval, but its agent is streamed inside a tool, where no gate can be opened",
                     remedy="Leave on_stream out of as_tool, or use Runner.run instead of Runner.run_streamed in the tool.",
                 )
         copies = Copies(Scope(outer.price, kwargs.get("context")))

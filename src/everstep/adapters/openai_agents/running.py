@@ -43,7 +43,7 @@ class Call:
         if unknown:
             raise InvalidArgument(f"run has no option {sorted(unknown)[0]!r:.60}")
         if getattr(options.get("run_config"), "sandbox", None) is not None:
-            raise InvalidArgument("a sandbox can't be used in a durable run: what is done in it is not recorded")
+            raise InvalidArgument("a sandbox can't be used in a durable run: its actions are not recorded")
         for tool in [tool for one in reachable(agent) for tool in one.tools]:
             refuse_local(tool)
         self.agent, self.price, self.options, self.sink = agent, price, options, sink
@@ -141,5 +141,5 @@ def check_input(given: Any) -> Any:
     if isinstance(given, str):
         return given
     if not isinstance(given, list):
-        raise InvalidArgument(f"input must be a text or a list of items, got {given!r:.60}")
+        raise InvalidArgument(f"input must be text or a list of items, got {given!r:.60}")
     return [to_plain(item) for item in given]

@@ -163,9 +163,7 @@ def _input(prompt: Any, history: Any) -> tuple[Any, ...]:
         _as_prompt(stored or "")
         ModelMessagesTypeAdapter.validate_python(messages or [])
     except Exception as error:
-        raise InvalidArgument(
-            f"the prompt must be a text or a list of contents, and message_history a list of messages: {error}"
-        ) from error
+        raise InvalidArgument(f"the prompt must be text or a list of contents, and message_history a list of messages: {error}") from error
     return (stored,) if messages is None else (stored, messages)
 
 

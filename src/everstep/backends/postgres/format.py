@@ -97,7 +97,9 @@ def prepare(address: Address, create: bool) -> Connection:
 def _migrate(connection: Connection, address: Address) -> int:
     """Migrate in one transaction. If several processes begin at once, the first one migrates; the others wait and find it done."""
     if connection.info.server_version < _OLDEST:
-        raise StoreError(f"{address.url} is PostgreSQL {connection.info.server_version // 10000}", remedy="Use version 13 or newer.")
+        raise StoreError(
+            f"{address.url} runs PostgreSQL {connection.info.server_version // 10000}, which is too old", remedy="Use version 13 or newer."
+        )
     sql = address.load("read")
     try:
         with connection.transaction():

@@ -39,7 +39,7 @@ def by_name(name: str) -> ModuleType:
     if library is not None and here and not any(_is(library, path) for path in here):
         shown = here[0].relative_to(Path.cwd())
         raise InvalidArgument(
-            f"two modules have the name {top!r}, {shown} in this folder and a library's ({library.origin or 'a namespace'})",
+            f"two modules have the name {top!r}, {shown} in this folder and a library ({library.origin or 'a namespace'})",
             remedy=f"Give the file name ({top}.py), rename the file, or set PYTHONPATH=. so that this folder comes first.",
         )
     return importlib.import_module(name)

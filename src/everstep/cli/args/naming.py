@@ -31,7 +31,7 @@ def to_read(app: App, store: Store, ref: str) -> str:
     if not candidates:
         return ref
     if run not in (_LAST, candidates[0]):
-        app.out.say(f"{run} is short for {candidates[0]}", "dim")
+        app.out.say(f"{run} matches run {candidates[0]}", "dim")
     return candidates[0] + rest
 
 

@@ -58,7 +58,7 @@ def chosen(
         raise click.UsageError(f"Missing argument 'RUNS'. Name the runs to {verb}, or select them: --status, --workflow, --tag, --where.")
     ids = list(dict.fromkeys(to_change(store, run) for run in runs)) if runs else _matching(store, app, filters, fits)
     if not ids:
-        raise NotFound(f"no run to {verb} matches", remedy="List runs with the same filters: `everstep runs`.")
+        raise NotFound(f"no run that you can {verb} matches the filters", remedy="List runs with the same filters: `everstep runs`.")
     if (ask or len(ids) > 1 or filters) and not confirm_or_stop(app, _question(verb, ids), yes):
         app.out.say("Nothing was changed.")
         return []

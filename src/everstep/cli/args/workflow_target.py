@@ -62,7 +62,7 @@ def load(target: str) -> Any:
     found: Any = import_module(module)
     for part in name.split("."):
         if not hasattr(found, part):
-            raise InvalidArgument(f"{module} has no {name!r:.100}", remedy="Name a function of the module.")
+            raise InvalidArgument(f"{module} does not define {name!r:.100}", remedy="Name a function of the module.")
         found = getattr(found, part)
     if not callable(found):
         raise InvalidArgument(f"{target!r:.100} is not a function", remedy="Name a function of the module.")

@@ -39,7 +39,7 @@ def command(app: App, run: str, text: str, is_sorted: bool) -> int:
     if app.out.as_json:
         app.out.data("bisect", to_json(found))
     elif one is None:
-        app.out.say(f"Not true at any of the {plural(found.among, 'checkpoint')} of {info.id}.")
+        app.out.say(f"The condition is not true at any of the {plural(found.among, 'checkpoint')} of {info.id}.")
     else:
         step = f"after step {cell(one.step, 60)}" if one.step else one.kind
         app.out.line(f"{app.out.style(one.ref, 'bold')}  {app.out.when(one.at)}  {step}  {cell(one.note or '', 80)}".rstrip())

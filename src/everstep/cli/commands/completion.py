@@ -17,7 +17,7 @@ _INSTALL = {
 @make("completion")
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 def command(app: App, shell: str) -> None:
-    """Print the completion script for SHELL
+    """Print the completion script for bash, zsh or fish
 
     Example: eval "$(everstep completion bash)"
     """

@@ -15,7 +15,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 @make("delete", GROUPS)
 @several
 def command(app: App, runs: tuple[str, ...], **given: Any) -> int:
-    """Delete RUNS with all their records and states, after a question; forks of them stay intact
+    """Delete RUNS with all their records and states, after asking; their forks stay intact
 
     Filters select only runs that have ended, unless --status names another status. A run that a process has open is not deleted.
 

@@ -20,9 +20,7 @@ _EACH = 0.2
 
 
 @make("events")
-@click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of events to print, the newest"
-)
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="Number of newest events to print")
 @click.option("--after", metavar="POSITION", help="Print all events after this position, which an earlier call printed as `next`")
 @click.option("--name", "names", multiple=True, help="Print only events with this name, such as run_failed; repeatable")
 @click.option("--follow", "-f", is_flag=True, help="Keep printing new events until Ctrl-C")

@@ -26,9 +26,9 @@ KINDS = {
 @click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 def command(app: App, kind: str, folder: Path) -> None:
-    """Write a small program of this KIND, with a test into FOLDER (default: this folder)
+    """Write a small agent, workflow or pipeline with its test to FOLDER (default: this folder)
 
-    KIND is agent, workflow or pipeline. The program runs as it is: no key, no network. Existing files are never overwritten.
+    The program runs as it is: it needs no key and no network. Existing files are never overwritten.
 
     Example: everstep new agent my-agent
     """

@@ -24,13 +24,13 @@ from everstep.views.stats import StatsView, stats
     type=click.IntRange(1, 1_000_000),
     default=1_000,
     show_default=True,
-    help="Number of runs, the newest, whose steps are counted",
+    help="Number of newest runs whose steps are counted",
 )
 def command(app: App, since: datetime | None, most: int) -> None:
     """Count runs, steps, resumes, bytes and queues
 
     The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states that are compressed in the
-    same way, how many resumed runs succeeded, and the queues. Steps that a fork has from its parent are counted once.
+    same way, how many resumed runs succeeded, and the queues. Steps that a fork shares with its parent are counted once.
 
     Example: everstep stats --since 7d
     """

@@ -21,7 +21,7 @@ from everstep.views.outcome import outcome_view
 @click.option("--limit", "-n", type=click.IntRange(1), help="Number of runs to resume (default: all)")
 @click.option("--dry-run", is_flag=True, help="Resume nothing; list the runs that are due")
 def command(app: App, modules: tuple[str, ...], limit: int | None, dry_run: bool) -> int:
-    """Resume every run that is due: its deadline has come, its gate was answered, or it is to be retried
+    """Resume every run that is due: its deadline has passed, its gate was answered, or a retry is scheduled
 
     Runs of queues are left to their workers.
 
@@ -41,10 +41,10 @@ def command(app: App, modules: tuple[str, ...], limit: int | None, dry_run: bool
         return max(codes, default=0)
     for one in found:
         run_outcome.tell(app, one, modules, result=False)
-    app.out.say(f"Resumed {plural(len(found), 'run')}." if found else "No run is due.")
+    app.out.say(f"Resumed {plural(len(found), 'run')}." if found else "No run was resumed." if left else "No run is due.")
     if left:
         names = ", ".join(safe(run) for run in left[:5]) + (", …" if len(left) > 5 else "")
-        app.out.say(f"{plural(len(left), 'due run')} left, in a queue or of a workflow that is not defined here: {names}", "yellow")
+        app.out.say(f"{plural(len(left), 'due run')} not resumed (in a queue, or the workflow is not defined here): {names}", "yellow")
     return max(codes, default=0)
 
 

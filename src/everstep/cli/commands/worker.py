@@ -68,7 +68,7 @@ def command(
 ) -> int:
     """Take runs from queues and run them
 
-    On a terminal, the worker shows a live table; otherwise it prints one line of JSON for each event. Ctrl-C or SIGTERM drains: the worker
+    On a terminal, the worker shows a live table; otherwise it prints one line of JSON for each event. Ctrl-C or SIGTERM drains the worker: it
     takes no more runs, each run stops at the end of its step, and other workers resume it. A second signal exits at once.
 
     Example: everstep worker --import flows.py --queue mail

@@ -82,7 +82,7 @@ def _loop(modules: list[ModuleType], run: str, agent: str | None) -> tuple[str, 
         return found[0]
     if not found:
         raise InvalidArgument(
-            f"run {run!r} is an agent's, and no imported module has its AgentLoop",
+            f"run {run!r} belongs to an agent, but no imported module creates its AgentLoop",
             remedy="Name the module or .py file that creates it: everstep shell --import MODULE.",
         )
     names = ", ".join(name for name, _ in found)

@@ -132,7 +132,7 @@ def _refuse_overtaken(run: Attempt, row: RunRow) -> None:
         return
     run.row = row
     _refuse_other_input(run, row, replays.content(checked(run.store.backend, row, 1, 1)[0]))
-    raise Interrupted(row.id, "another process has executed it meanwhile")
+    raise Interrupted(row.id, "another process executed it in the meantime")
 
 
 def _refuse_other_input(run: Attempt, row: RunRow, said: dict[str, Any]) -> None:

@@ -50,12 +50,12 @@ class Retry(Shape, frozen=True):
         check_number(self.jitter, "jitter", most=1)
         if self.delay > self.max_delay:
             raise InvalidArgument(
-                f"delay={self.delay:g} is greater than max_delay={self.max_delay:g}", remedy="Raise max_delay, which caps every delay."
+                f"delay={self.delay:g} is greater than max_delay={self.max_delay:g}", remedy="Increase max_delay, which limits every delay."
             )
         for name in ("only", "never"):
             object.__setattr__(self, name, _classes(getattr(self, name), name))
         if not self.only:
-            raise InvalidArgument("only=() allows no retry at all", remedy="Use attempts=1 for that, or name exception classes.")
+            raise InvalidArgument("only=() would never retry", remedy="Use attempts=1 for that, or name exception classes.")
 
     def again(self, attempt: int, error: BaseException) -> bool:
         """Return whether to try again after attempt number `attempt` (1 is the first) has failed with `error`."""

@@ -74,7 +74,10 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             f"gate {address!r} of run {row.id!r} was already answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
         )
     if row.status in _OVER:
-        raise NotFound(f"run {row.id!r} has ended ({row.status}) and has no open gate")
+        raise NotFound(
+            f"run {row.id!r} has ended ({row.status}) and has no open gate",
+            remedy="A run that has ended can be forked: store.fork(run_id).",
+        )
     if found is not None and found.schema is not None:
         value = plain_of(value)
     if store.mask is not None:

@@ -50,7 +50,7 @@ def given(store: BaseStore, values: Mapping[str, Any]) -> list[Given]:
     out: list[Given] = []
     for name, value in values.items():
         if not isinstance(name, str) or not name:
-            raise InvalidArgument(f"the name of an attached value must be a text that is not empty, got {name!r:.60}")
+            raise InvalidArgument(f"the name of an attached value must be text that is not empty, got {name!r:.60}")
         check_text(name, "the name of an attached value")
         what = f"attached value {name!r}"
         out.append(Given(name, result_body(value if store.mask is None else store.mask(value, what), what, store.framer.wrap)))

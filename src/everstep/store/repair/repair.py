@@ -90,7 +90,7 @@ class _Repair(Shape):
                 self._run(pk, finder)
             self.pace.on(1, "repair")
         if not self._heads and not self.tombstones and self.summary.total is None:
-            raise NotAStore(f"{self.out.source}: no provable part of an Everstep store was found in it")
+            raise NotAStore(f"nothing in {self.out.source} could be verified as a part of an Everstep store")
         for name, value in properties.items():
             self._total = shift(self._total, (), [property_check(name, value, self.healer.seal)])
             if name.startswith(_KEPT):  # the others are about the old store: when it was verified or cleaned up

@@ -68,8 +68,8 @@ def pick(value: Any, path: Sequence[Any], ref: str) -> Any:
             value = _member(value, key)
         except (KeyError, IndexError, TypeError, ValueError):
             raise NotFound(
-                f"the state of {ref} has no {shown(path[: depth + 1])}",
-                remedy=f"Print what it has: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),
+                f"the state of {ref} has no value at {shown(path[: depth + 1])}",
+                remedy=f"Print the state: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),
             ) from None
     return value
 

@@ -113,7 +113,7 @@ class _Work:
             self._compare(thread, thread)
         except EverstepError as error:
             raise InvalidArgument(
-                f"the store has a thread {thread!r} already, and it is different; nothing was taken over",
+                f"the store already has a different thread {thread!r}; nothing was taken over",
                 remedy="Delete it (saver.delete_thread), or take over other threads only: --thread ID.",
             ) from error
         return True

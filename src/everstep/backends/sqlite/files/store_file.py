@@ -215,7 +215,7 @@ class SqliteFile:
         if identity != seen.identity or type(writes) is not int:
             return
         if writes < seen.writes:
-            raise RolledBack(f"{self.path} is older than this machine has seen it: {seen.writes - writes} writes are missing")
+            raise RolledBack(f"{self.path} is an older version than this machine has seen: {seen.writes - writes} writes are missing")
         if self._has_wal() and self.rollback_guard.file() != seen.file and not _adds_up(connection):
             raise RolledBack(f"{self.path} is not the file that its WAL belongs to: its rows do not add up to the manifest in the WAL")
 

@@ -18,9 +18,7 @@ _HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
 
 @make("checkpoints")
 @click.argument("run", type=RUN, required=False)
-@click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Number of checkpoints to show, the newest"
-)
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Number of newest checkpoints to show")
 def command(app: App, run: str | None, limit: int) -> None:
     """List the checkpoints of RUN, newest first; without RUN, those of the runs written last
 
