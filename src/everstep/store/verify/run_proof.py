@@ -48,7 +48,10 @@ class RunProof(Shape):
 
     def problems(self, pk: int, row: RunRow) -> list[Problem]:
         """Return the confirmed problems of a run."""
-        counted, always, seen, beside = self.records, None, [], None
+        counted = self.records
+        always: list[Problem] | None = None
+        seen: list[Problem] = []
+        beside: Beside | None = None
         for look in range(_LOOKS):
             self.records = counted
             beside, seen = self._try(row, again=look > 0)
