@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import signal
@@ -201,11 +202,12 @@ def test_the_second_signal_ends_it_at_once(farm: Shop) -> None:
 
 
 def test_who_reads_no_further_gets_a_worker_that_drains(farm: Shop) -> None:
-    for n in range(3):
-        enqueue(farm, "quick", id=f"q{n}")
     command = f'"{sys.executable}" -m everstep worker --import flows.py 2>errors | head -1; echo ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", command], cwd=farm.folder, env=environment(), capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-1] == str(exit_codes.UNHEARD)
+    child = subprocess.Popen(["bash", "-c", command], cwd=farm.folder, env=environment(), stdout=subprocess.PIPE, text=True)
+    runs = itertools.count()
+    while child.poll() is None:  # the worker notices when it next has something to print
+        enqueue(farm, "quick", id=f"q{next(runs)}")
+    assert child.communicate()[0].splitlines()[-1] == str(exit_codes.UNHEARD)
     assert "Traceback" not in (farm.folder / "errors").read_text()
 
 

@@ -58,7 +58,7 @@ def test_a_process_that_is_killed_in_a_task_leaves_all_of_a_step_or_nothing(worl
 
 
 def test_a_process_that_is_killed_again_and_again_writes_each_step_once(world: World) -> None:
-    chance, steps, kills, stuck = random.Random(6), 40, 0, False
+    chance, steps, kills, stuck = random.Random(6), 150, 0, False  # many steps: on a busy machine the sleeps last longer
     while True:
         child = world.start(steps, pause=0.003, wait=True)
         before = world.total()
