@@ -25,11 +25,16 @@ class Entries:
 
 def entries_of(task: str, path: str, writes: Sequence[tuple[str, Any]], encode: Callable[[Any, str], Any]) -> Entries:
     """Return what to attach for the writes of a task."""
-    found = [[WRITES_IDX_MAP.get(channel, i), channel, encode(value, channel)] for i, (channel, value) in enumerate(writes)]
-    if all(channel in WRITES_IDX_MAP for channel, _ in writes):
+    found, indexes, only_special = [], "", True
+    for i, (channel, value) in enumerate(writes):
+        index = WRITES_IDX_MAP.get(channel)
+        if index is None:
+            index, only_special = i, False
+        found.append([index, channel, encode(value, channel)])
+        indexes += f",{index}" if i else str(index)
+    if only_special:
         return Entries({f"{_SPECIAL}{task}/{one[0]}": {"task": task, "path": path, "writes": [one]} for one in found}, True)
-    name = f"{PREFIX}{task}/{','.join(str(one[0]) for one in found)}"
-    return Entries({name: {"task": task, "path": path, "writes": found}}, False)
+    return Entries({f"{PREFIX}{task}/{indexes}": {"task": task, "path": path, "writes": found}}, False)
 
 
 def entry_of(task: str, path: str, writes: Sequence[tuple[int, str, Any]]) -> dict[str, Any]:

@@ -151,14 +151,16 @@ class Thread:
         entries = entries_of(task, path, writes, encode)
         special = {channel: value for channel, value in writes if channel in WRITES_IDX_MAP}
         with self._lock:
-            number = self.number_of(ns, id)
+            number = self._numbers.get((ns, id)) or self.number_of(ns, id)
             if number is None:
                 self._early.setdefault((ns, id), []).append((entries, special.get(INTERRUPT)))
-            else:
-                if RESUME in special:  # it answers the interrupt that is stored, not one that comes with it
-                    gates.close(self._store, self._open(), self._store.attached(self.id, number), task, special[RESUME])
-                self._open().attach_many(number, entries.values, replace=entries.replace)
-                gates.ask(self._open(), special.get(INTERRUPT))
+                return
+            line = self._line or self._open()
+            if RESUME in special:  # it answers the interrupt that is stored, not one that comes with it
+                gates.close(self._store, line, self._store.attached(self.id, number), task, special[RESUME])
+            line.attach_many(number, entries.values, replace=entries.replace)
+            if INTERRUPT in special:
+                gates.ask(line, special[INTERRUPT])
 
     def attach(self, number: int, name: str, value: Any) -> bool:
         """Attach a value to a checkpoint; return False if the name is taken."""

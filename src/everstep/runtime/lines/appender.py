@@ -35,7 +35,7 @@ from everstep.runtime.lines.together import block_of
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.events.event import Event
-from everstep.store.journal.attached import Given, address_of, addresses, entry_of
+from everstep.store.journal.attached import Given, add_to, address_of, addresses
 from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, load
 from everstep.store.query import check_note, check_tags, to_meta
@@ -216,28 +216,33 @@ class Appender:
 
     async def attach(self, number: int, given: list[Given], replace: bool) -> list[str]:
         """Attach values to a checkpoint; return the names of those that were written."""
-        await self._settle()
+        if self._unsure is not None:
+            await self._settle()
         written: list[Given] = []
+        places: list[str] = []
 
         def build(row: RunRow | None) -> Commit | None:
             if row is None or not 1 <= number <= row.checkpoints:
                 has = "it has no checkpoint yet" if row is None or not row.checkpoints else f"its checkpoints are 1 to {row.checkpoints}"
                 raise NotFound(f"{number!r} is not a checkpoint of run {self.id!r}: {has}")
-            known = self._attached.get(number, set())
-            written[:] = [one for one in given if replace or address_of(row.key, number, one.name) not in known]
-            if not written:
-                return None
+            known = () if replace else self._attached.get(number, ())
+            written.clear()
+            places.clear()
             chain = Chain(self.store.framer, row, row, self.store.backend.seal)
-            chain.entries([entry_of(row.key, number, one) for one in written])
-            return chain.commit()
+            for one in given:
+                address = address_of(row.key, number, one.name)
+                if address not in known:
+                    written.append(one)
+                    places.append(address)
+                    add_to(chain, address, one)
+            return chain.commit() if written else None
 
         async def learn(row: RunRow | None) -> None:
-            if row is not None and not replace and number not in self._attached:
+            if row is not None and number not in self._attached:
                 self._know(number, await self.ways.call(addresses, self.store.backend, row, number))
 
-        commit = await self.append(build, learn, any_run=True)
-        if commit is not None and number in self._attached:
-            self._attached[number].update(address_of(commit.run.key, number, one.name) for one in written)
+        if await self.append(build, None if replace else learn, any_run=True) is not None and number in self._attached:
+            self._attached[number].update(places)
         return [one.name for one in written]
 
     def _know(self, number: int, found: set[str]) -> None:
@@ -252,7 +257,8 @@ class Appender:
         checkpoint, and raise Conflict otherwise. The run of a workflow is refused, unless `any_run`.
         """
         for _ in range(_TRIES):
-            await self._refuse_driven()
+            if self.row is not None and self.row.worker is not None:
+                await self._refuse_driven()
             if not any_run:  # it may be another run with the same id by now
                 await self._refuse_workflow()
             if learn is not None:

@@ -11,11 +11,13 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ormsgpack import packb
+
 from everstep.backends.contract.core import Backend
 from everstep.errors import DamagedRecord, InvalidArgument
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
-from everstep.store.chain import Entry
+from everstep.store.chain import Chain, Entry
 from everstep.store.gates import prove
 from everstep.store.journal.entries import AttachedEntry, open_as, pack
 from everstep.store.journal.results import StoredResult, load_result, result_body
@@ -72,6 +74,14 @@ def entry_of(key: bytes, number: int, one: Given) -> Entry:
     """Return the journal entry of a value to attach."""
     form, data, chunks = one.stored
     return Entry(_ATTACHED, pack(AttachedEntry(one.name, form, data)), address_of(key, number, one.name), chunks)
+
+
+def add_to(chain: Chain, address: str, one: Given) -> None:
+    """Add the record of a value to attach to a chain. Saves the objects that `entry_of` makes: a framework attaches at each step."""
+    form, data, chunks = one.stored
+    chain.add(_ATTACHED, packb([one.name, form, data]), address)
+    if chunks:
+        chain.chunks(chunks)
 
 
 def addresses(backend: Backend, row: RunRow, number: int) -> set[str]:

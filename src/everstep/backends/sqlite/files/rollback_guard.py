@@ -78,8 +78,10 @@ class RollbackGuard:
         self._writes = writes
         if self._descriptor is not None:
             data = self._identity + writes.to_bytes(8) + self._file
-            with suppress(OSError):
+            try:  # `suppress` would cost more than the checksum, after each commit
                 os.pwrite(self._descriptor, data + crc32(data).to_bytes(4), 0)
+            except OSError:
+                pass
 
     def forget(self) -> None:
         """Remove the record of a store that no longer exists here."""
