@@ -216,34 +216,56 @@ class Appender:
 
     async def attach(self, number: int, given: list[Given], replace: bool) -> list[str]:
         """Attach values to a checkpoint; return the names of those that were written."""
-        if self._unsure is not None:
-            await self._settle()
-        written: list[Given] = []
-        places: list[str] = []
-
-        def build(row: RunRow | None) -> Commit | None:
-            if row is None or not 1 <= number <= row.checkpoints:
-                has = "it has no checkpoint yet" if row is None or not row.checkpoints else f"its checkpoints are 1 to {row.checkpoints}"
-                raise NotFound(f"{number!r} is not a checkpoint of run {self.id!r}: {has}")
-            known = () if replace else self._attached.get(number, ())
-            written.clear()
-            places.clear()
-            chain = Chain(self.store.framer, row, row, self.store.backend.seal)
-            for one in given:
-                address = address_of(row.key, number, one.name)
-                if address not in known:
-                    written.append(one)
-                    places.append(address)
-                    add_to(chain, address, one)
-            return chain.commit() if written else None
+        await self._settle()
+        new: dict[str, Given] = {}
 
         async def learn(row: RunRow | None) -> None:
             if row is not None and number not in self._attached:
                 self._know(number, await self.ways.call(addresses, self.store.backend, row, number))
 
-        if await self.append(build, None if replace else learn, any_run=True) is not None and number in self._attached:
-            self._attached[number].update(places)
-        return [one.name for one in written]
+        await self.append(lambda row: self._with_attached(row, number, given, replace, new), None if replace else learn, any_run=True)
+        return self._was_attached(number, new)
+
+    def attach_at_once(self, number: int, given: list[Given], replace: bool) -> list[str] | None:
+        """Do the same without a coroutine if nothing has to be found out first, as in a loop that attaches; otherwise write nothing and
+        return None. A refused commit is not written either: `attach` builds it again.
+        """
+        row, new = self.row, dict[str, Given]()
+        if row is None or row.worker is not None or self._unsure is not None or (not replace and number not in self._attached):
+            return None
+        if block_of(self.store) is not None:
+            return None
+        commit = self._with_attached(row, number, given, replace, new)
+        if commit is not None:
+            try:
+                self.store.backend.commit(commit)
+            except BaseException as error:
+                self._doubt(commit, error)
+                if isinstance(error, _REFUSED) and not interrupts(error):
+                    return None
+                raise
+            self.row = commit.run
+        return self._was_attached(number, new)
+
+    def _with_attached(self, row: RunRow | None, number: int, given: list[Given], replace: bool, new: dict[str, Given]) -> Commit | None:
+        """Return the commit that attaches values after this row, and put those that it writes into `new`, by address."""
+        if row is None or not 1 <= number <= row.checkpoints:
+            has = "it has no checkpoint yet" if row is None or not row.checkpoints else f"its checkpoints are 1 to {row.checkpoints}"
+            raise NotFound(f"{number!r} is not a checkpoint of run {self.id!r}: {has}")
+        known = () if replace else self._attached.get(number, ())
+        new.clear()
+        chain = Chain(self.store.framer, row, row, self.store.backend.seal)
+        for one in given:
+            address = address_of(row.key, number, one.name)
+            if address not in known:
+                new[address] = one
+                add_to(chain, address, one)
+        return chain.commit() if new else None
+
+    def _was_attached(self, number: int, new: dict[str, Given]) -> list[str]:
+        if new and number in self._attached:
+            self._attached[number].update(new)
+        return [one.name for one in new.values()]
 
     def _know(self, number: int, found: set[str]) -> None:
         if len(self._attached) >= _MOST_KNOWN:
@@ -280,21 +302,25 @@ class Appender:
         raise await self._overtaken()
 
     async def _commit(self, commit: Commit) -> None:
-        together = block_of(self.store.url)
+        together = block_of(self.store)
         if together is not None and together.add(self, commit):
             return
         try:
             await self.ways.commit(self.store.backend, commit)
         except BaseException as error:
-            if not isinstance(error, EverstepError) or interrupts(error) or error.written != "no":
-                self._unsure = commit
+            self._doubt(commit, error)
             raise
+
+    def _doubt(self, commit: Commit, error: BaseException) -> None:
+        """Note a commit whose outcome is unknown after this error."""
+        if not isinstance(error, EverstepError) or interrupts(error) or error.written != "no":
+            self._unsure = commit
 
     # Several lines in one commit.
 
     def kept(self) -> list[Record]:
         """Return the records that wait for the end of a block."""
-        together = block_of(self.store.url)
+        together = block_of(self.store)
         return [] if together is None else together.records(self)
 
     def remember(self) -> None:

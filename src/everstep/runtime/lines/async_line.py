@@ -126,7 +126,7 @@ class AsyncLine:
         self.close()
 
     def _driver(self) -> Attempt | None:
-        return driver_here(self._open().store.url, self._id)
+        return driver_here(self._open().store, self._id)
 
     def _open(self) -> Appender:
         if self._appender is None:

@@ -10,6 +10,8 @@ from everstep.records import Status
 from everstep.runtime.lines.appender import Appender
 from everstep.store.journal.attached import Given
 from everstep.store.views import Checkpoint
+from everstep.threads.at_once import at_once
+from everstep.threads.guard import Guard
 
 _WORDS = (Status.WAITING, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
@@ -40,6 +42,14 @@ async def checkpoint(line: Appender, note: str | None, tags: Iterable[str] | str
 async def attach(line: Appender, number: int, found: list[Given], replace: bool) -> list[str]:
     async with line.ways:
         return await line.attach(number, found, replace)
+
+
+def attach_in_thread(line: Appender, lock: Guard, number: int, found: list[Given], replace: bool) -> list[str]:
+    """Do the same in a thread. `lock` is the handle's."""
+    lock.check()
+    with lock:
+        done = line.attach_at_once(number, found, replace)
+        return at_once(line.attach(number, found, replace)) if done is None else done
 
 
 async def status(line: Appender, word: Status, reason: str | None) -> None:

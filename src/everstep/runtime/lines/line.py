@@ -32,7 +32,9 @@ class Line:
     """One run, open for appending without a lease."""
 
     def __init__(self, store: EngineStore, id: str, state: Any, fields: dict[str, Any]):
-        self._appender: Appender | None = Appender(store, id, state, fields, InThread())
+        ways = InThread()
+        self._appender: Appender | None = Appender(store, id, state, fields, ways)
+        self._lock = ways.lock
         self._id = id
         at_once(self._appender.open())
 
@@ -96,7 +98,9 @@ class Line:
         line = self._open()
         calls.check_number(number)
         found, driver = given(line.store, values), self._driver()
-        return attach_through(driver, number, found, replace) if driver is not None else at_once(calls.attach(line, number, found, replace))
+        if driver is not None:
+            return attach_through(driver, number, found, replace)
+        return calls.attach_in_thread(line, self._lock, number, found, replace)
 
     def ask(self, name: str, ask: str | None = None, *, schema: Any = None, choices: Any = None, timeout: float | None = None) -> Gate:
         """Record a question, and return it as a gate; nothing waits. If one of this name is open, that is returned.
@@ -138,7 +142,7 @@ class Line:
 
     def _driver(self) -> Attempt | None:
         """Return the driver of the run that the calling code is inside of, if any."""
-        return driver_here(self._open().store.url, self._id)
+        return driver_here(self._open().store, self._id)
 
     def _open(self) -> Appender:
         if self._appender is None:

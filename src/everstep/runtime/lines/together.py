@@ -93,7 +93,7 @@ class Together:
             line.take_back(None)
 
     def __enter__(self) -> Together:
-        self._outer, self._joined = group.get(), block_of(self.url)
+        self._outer, self._joined = group.get(), block_of(self._store)
         self._lines, self._has_ended, self._is_broken = {}, False, False
         if self._joined is None:
             group.set(self)
@@ -129,10 +129,10 @@ class Together:
             await offload(self.write)
 
 
-def block_of(url: str) -> Together | None:
+def block_of(store: EngineStore) -> Together | None:
     """Return the block of a store that the calling code is inside of."""
     here = group.get()
-    return None if here is None else here.for_store(url)
+    return None if here is None else here.for_store(store.url)
 
 
 def _in_one(commits: Sequence[Commit]) -> Commit:

@@ -38,14 +38,14 @@ class InThread:
     """The calls of a thread: they block."""
 
     def __init__(self) -> None:
-        self._lock = Guard(RUN)
+        self.lock = Guard(RUN)
 
     async def __aenter__(self) -> None:
-        self._lock.check()
-        self._lock.acquire()
+        self.lock.check()
+        self.lock.acquire()
 
     async def __aexit__(self, *problem: object) -> None:
-        self._lock.release()
+        self.lock.release()
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         return function(*args)

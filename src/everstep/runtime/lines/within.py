@@ -8,9 +8,10 @@ from everstep.runtime.engine.context import Frame, frame
 
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
+    from everstep.runtime.engine_store import EngineStore
 
 
-def driver_here(url: str, run: str) -> Attempt | None:
+def driver_here(store: EngineStore, run: str) -> Attempt | None:
     """Return the open attempt at a run of this store that the calling code is inside of; None if there is none.
 
     A thread that the program starts on its own is in no run, unless it was started with a copy of the context.
@@ -18,7 +19,7 @@ def driver_here(url: str, run: str) -> Attempt | None:
     here: Frame | None = frame.get()
     while here is not None:
         attempt: Attempt = here.run
-        if attempt.saver is not None and attempt.row is not None and attempt.row.id == run and attempt.store.url == url:
+        if attempt.saver is not None and attempt.row is not None and attempt.row.id == run and attempt.store.url == store.url:
             return attempt
         here = attempt.root.outer
     return None

@@ -78,7 +78,7 @@ class RollbackGuard:
         self._writes = writes
         if self._descriptor is not None:
             data = self._identity + writes.to_bytes(8) + self._file
-            try:  # `suppress` would cost more than the checksum, after each commit
+            try:  # noqa: SIM105 - `suppress` would cost more than the checksum, after each commit
                 os.pwrite(self._descriptor, data + crc32(data).to_bytes(4), 0)
             except OSError:
                 pass
