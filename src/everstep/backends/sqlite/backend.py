@@ -155,7 +155,7 @@ class SqliteBackend:
     def gates(self, run: str) -> list[Record]:
         self._check_open()
         with self._reader.snapshot() as cursor:
-            return list_gates(cursor, run)
+            return list_gates(cursor, run, self._reader.agreement)
 
     def unanswered(self, workflow: str | None = None, after: int = 0, limit: int | None = None) -> list[tuple[int, Record]]:
         self._check_open()
@@ -165,7 +165,7 @@ class SqliteBackend:
     def attached(self, run: str, address: str = "") -> list[Record]:
         self._check_open()
         with self._reader.snapshot() as cursor:
-            return list_attached(cursor, run, address)
+            return list_attached(cursor, run, address, self._reader.agreement)
 
     def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
         self._check_open()
@@ -184,7 +184,7 @@ class SqliteBackend:
     ) -> list[tuple[int, Record]]:
         self._check_open()
         with self._reader.snapshot() as cursor:
-            return find_checkpoints(cursor, tags, meta, after, limit)
+            return find_checkpoints(cursor, tags, meta, after, limit, self._reader.agreement)
 
     def tag(self, tag: Tag, run: str) -> None:
         self._check_open()

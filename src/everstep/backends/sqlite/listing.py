@@ -14,6 +14,7 @@ import apsw
 
 from everstep.backends.contract.core import MAX_SEQ, Located, Query
 from everstep.backends.contract.query_semantics import wanted_scalar
+from everstep.backends.sqlite.agreement import Agreement
 from everstep.backends.sqlite.reader import SQL, find, in_order
 from everstep.backends.sqlite.rows import base_from, meta_item, newest_run, pruned_from, record_from
 from everstep.errors import Damaged
@@ -137,17 +138,25 @@ def _count(cursor: apsw.Cursor, one: _Filter) -> int:
     return int(count)
 
 
-def list_attached(cursor: apsw.Cursor, run: str, address: str) -> list[Record]:
+def list_attached(cursor: apsw.Cursor, run: str, address: str, agreement: Agreement) -> list[Record]:
     """List entries that are attached to checkpoints."""
-    pk = find(cursor, run)
-    found = [] if pk is None else _by_index(cursor, "attached", (pk, address, address + "\U0010ffff"))
+    pk, head = cursor.execute(SQL["pk_and_head"], (run,)).fetchone() or (None, None)
+    if type(pk) is not int or type(head) is not int or not 0 < head <= MAX_SEQ:
+        return []
+    number = address.removesuffix(":")
+    at = locate(cursor.execute, pk, head, int(number)) if number.isascii() and number.isdigit() and address != number else None
+    agreement.prove_entries(cursor, "attached", run, pk, None if at is None else pk << 31 | at)
+    found = _by_index(cursor, "attached", (pk, address, address + "\U0010ffff"))
     return [record_from(run, values) for values in found]
 
 
-def list_gates(cursor: apsw.Cursor, run: str) -> list[Record]:
+def list_gates(cursor: apsw.Cursor, run: str, agreement: Agreement) -> list[Record]:
     """List the questions of a run, and their answers."""
     pk = find(cursor, run)
-    return [record_from(run, values) for values in ([] if pk is None else _by_index(cursor, "gates", (pk,)))]
+    if pk is None:
+        return []
+    agreement.prove_entries(cursor, "gates", run, pk)
+    return [record_from(run, values) for values in _by_index(cursor, "gates", (pk,))]
 
 
 def list_unanswered(cursor: apsw.Cursor, workflow: str | None, after: int, limit: int | None) -> list[tuple[int, Record]]:
@@ -202,9 +211,11 @@ _ALSO_TAG = "EXISTS (SELECT 1 FROM tags g WHERE g.run = n.pk AND g.name = ? AND 
 
 
 def find_checkpoints(
-    cursor: apsw.Cursor, tags: Sequence[str], meta: dict[str, Any], after: int | None, limit: int | None
+    cursor: apsw.Cursor, tags: Sequence[str], meta: dict[str, Any], after: int | None, limit: int | None, agreement: Agreement
 ) -> list[tuple[int, Record]]:
     """Find checkpoints of all runs by their metadata and tags: by the first item or tag, and the others test what it finds."""
+    if meta:
+        agreement.prove_metas(cursor)
     items = [meta_item(key, wanted_scalar(key, value)) for key, value in meta.items()]
     tests: list[tuple[str, Any]] = [(_ALSO_META, item) for item in items[1:]]
     tests += [(_ALSO_TAG, tag) for tag in (tags if items else tags[1:])]

@@ -62,7 +62,7 @@ class Reader:
         self._busy: set[apsw.Connection] = set()
         self._schemas: dict[apsw.Connection, Any] = dict.fromkeys(idle, _FRESH)
         self._closed = False
-        self._agreement = Agreement()
+        self.agreement = Agreement()
 
     @contextmanager
     def snapshot(self) -> Iterator[apsw.Cursor]:
@@ -111,7 +111,7 @@ class Reader:
             values = cursor.execute(SQL["run"], (run,)).fetchone()
             if values is not None:
                 return newest_run(values, run)
-            self._agreement.prove_ids(cursor)
+            self.agreement.prove_ids(cursor)
             return None
 
     def records(self, run: str, first: int, last: int, kinds: Sequence[str] | None, newest: int | None) -> list[Record]:
@@ -169,20 +169,20 @@ class Reader:
     def messages(self, run: str) -> list[Message]:
         with self.snapshot() as cursor:
             pk = find(cursor, run)
-            self._agreement.prove_rows(cursor)
+            self.agreement.prove_rows(cursor)
             found = [] if pk is None else [message_from(run, values) for values in cursor.execute(SQL["messages"], (pk,))]
             if pk is not None and not found:  # strayed ones are named by `verify`, which reads those of their new run
-                self._agreement.prove_messages(cursor)
+                self.agreement.prove_messages(cursor)
             return found
 
     def message_count(self, cursor: apsw.Cursor, run: str) -> int:
         """Return the number of messages of a run, in the snapshot of this cursor."""
-        self._agreement.prove_messages(cursor)
+        self.agreement.prove_messages(cursor)
         return sum(_typed(count, int) for (count,) in cursor.execute(SQL["message_count"], (run,)))
 
     def due(self, now: int, limit: int | None, outside: bool) -> list[str]:
         with self.snapshot() as cursor:
-            self._agreement.prove_rows(cursor)
+            self.agreement.prove_rows(cursor)
             return [_typed(name, str) for (name,) in cursor.execute(SQL["due"], (now, outside, -1 if limit is None else limit))]
 
     def workers(self) -> list[Worker]:
@@ -197,7 +197,7 @@ class Reader:
 
     def manifest(self) -> Manifest:
         with self.snapshot() as cursor:
-            self._agreement.prove_rows(cursor)
+            self.agreement.prove_rows(cursor)
             total, runs, last, created, writes = cursor.execute(SQL["manifest"]).fetchone() or (None,) * 5
         if last is not None:
             last = _typed(last, str)
@@ -248,12 +248,12 @@ class Reader:
 
     def properties(self, prefix: str) -> dict[str, str]:
         with self.snapshot() as cursor:
-            self._agreement.prove_rows(cursor)
+            self.agreement.prove_rows(cursor)
             return dict(property_from(values, self._seal) for values in cursor.execute(SQL["properties"], (prefix,)))
 
     def get_property(self, name: str) -> str | None:
         with self.snapshot() as cursor:
-            self._agreement.prove_rows(cursor)
+            self.agreement.prove_rows(cursor)
             found = cursor.execute(SQL["property"], (name,)).fetchone()
             return None if found is None else property_from(found, self._seal)[1]
 

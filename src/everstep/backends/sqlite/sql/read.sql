@@ -104,6 +104,26 @@ SELECT key, name, number, at, "check" FROM tags WHERE run = ? AND number BETWEEN
 -- How many tags of a run are in each of the two trees that hold them.
 SELECT (SELECT count("check") FROM tags NOT INDEXED WHERE run = ?), (SELECT count(*) FROM tags INDEXED BY tags_number WHERE run = ?)
 
+-- name: entries_in_table
+-- How many entries of some kinds a run has beyond an id, and the sum of their ids within the run; read from the records themselves.
+SELECT count(*), total(id & 2147483647) FROM records NOT INDEXED WHERE id BETWEEN ? AND ? AND kind IN (?, ?)
+
+-- name: attached_in_index
+-- The same for attached entries, from their index.
+SELECT count(*), total(id & 2147483647) FROM records INDEXED BY records_attached WHERE kind = 'attached' AND id >> 31 = ? AND id >= ?
+
+-- name: gates_in_index
+-- The same for questions and answers, from their index.
+SELECT count(*), total(id & 2147483647) FROM records INDEXED BY records_gates WHERE kind IN ('gate', 'answer') AND id >> 31 = ? AND id >= ?
+
+-- name: all_metas
+-- The metadata of all checkpoints.
+SELECT id, meta FROM records NOT INDEXED WHERE kind = 'checkpoint' AND meta IS NOT NULL
+
+-- name: all_meta_items
+-- The numbers by which checkpoints are found.
+SELECT item, id FROM checkpoint_meta
+
 -- name: strayed_message
 -- A message whose run is not the one that it was sent to: damage has changed the number of the run, which no digest covers.
 SELECT 1 FROM messages m LEFT JOIN runs r ON r.pk = m.run WHERE r.key IS NOT m.key LIMIT 1
