@@ -165,7 +165,7 @@ def test_from_step_and_accept_take_a_name_alone(store: everstep.Store) -> None:
     assert store.resume("k", accept=["load"]).result == "AB"
     with pytest.raises(NotFound, match="no recorded step 'lod#0'"):
         store.resume("k", from_step="lod")
-    with pytest.raises(InvalidArgument, match="got 'lod#0'"):
+    with pytest.raises(InvalidArgument, match="got 'lod'"):
         store.resume("k", accept=["lod"])
 
 

@@ -424,14 +424,14 @@ def _driven(
 def _recorded_steps(store: EngineStore, row: RunRow, accept: frozenset[str]) -> frozenset[str]:
     """Return the addresses of steps. Refuse unknown ones: a misspelt address would accept nothing, unnoticed."""
     known = [record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP]
-    addresses = frozenset(address_named(step, known) for step in accept)
-    unknown = addresses.difference(known)
+    addresses = {step: address_named(step, known) for step in accept}
+    unknown = {step for step, address in addresses.items() if address not in known}
     if unknown:
         raise InvalidArgument(
             f"accept must name recorded steps of run {row.id!r}, got {', '.join(map(repr, sorted(unknown)))}",
             remedy=f"Give addresses as store.steps({row.id!r}) shows them: accept=['ask#0'].",
         )
-    return addresses
+    return frozenset(addresses.values())
 
 
 def take_up(store: EngineStore, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> WorkflowAttempt:
