@@ -21,6 +21,8 @@ from everstep.runtime.steps.options import step as step
 from everstep.store.query import check_tags, run_fields
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
+    from types import EllipsisType
+
     from everstep.async_store import AsyncStore
     from everstep.backends.contract.core import Backend
     from everstep.config.settings import Settings
@@ -277,11 +279,16 @@ class Store(EngineStore):
         return enqueue_many(self, items, workflow, queue, priority, delay)
 
     def limit(
-        self, queue: str, *, concurrency: int | None = None, per_key: int | None = None, rate: tuple[int, Duration] | None = None
+        self,
+        queue: str,
+        *,
+        concurrency: int | EllipsisType | None = ...,
+        per_key: int | EllipsisType | None = ...,
+        rate: tuple[int, Duration] | EllipsisType | None = ...,
     ) -> None:
         """Limit how many runs of a queue, and of one key in it, may run at once; `rate=(100, 60)`: how many may be taken in how many seconds.
 
-        The limits apply to all workers together, from now on. A limit that is left out is removed.
+        The limits apply to all workers together, from now on. A limit that is left out does not change; None removes it.
         """
         from everstep.queues import enqueue as queueing
 

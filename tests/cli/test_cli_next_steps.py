@@ -222,3 +222,35 @@ def test_a_command_to_type_holds_what_a_shell_needs_and_a_traceback_holds_nothin
     assert "Traceback" in failed.err
     assert "\x1b" not in failed.err
     assert "sk-" + "a" * 40 not in failed.err
+
+
+def test_a_hint_names_the_one_file_here_that_defines_the_workflow(flows: Shop) -> None:
+    begin = "import everstep, flows\nwith everstep.open('.everstep/store.db') as store:\n    store.start(flows.asks, id='p')\n"
+    subprocess.run([sys.executable, "-c", begin], cwd=flows.folder, check=True)
+    answered = flows.pipe("answer", "p", "boss", "yes").ok()
+    assert typed(flows, answered.err, r"To continue: (everstep resume p --import flows.py)").ok().out == "yes\n"
+
+
+def test_a_hint_names_no_file_if_two_define_the_workflow(flows: Shop) -> None:
+    begin = "import everstep, flows\nwith everstep.open('.everstep/store.db') as store:\n    store.start(flows.asks, id='q')\n"
+    subprocess.run([sys.executable, "-c", begin], cwd=flows.folder, check=True)
+    (Path(flows.folder) / "flows_again.py").write_text(FLOWS)
+    assert "everstep resume q --import MODULE" in flows.pipe("answer", "q", "boss", "yes").ok().err
+
+
+def test_a_renamed_workflow_is_named_with_the_nearest_one(flows: Shop) -> None:
+    flows.pipe("run", "flows.py:asks", "--id", "a").ok()
+    (Path(flows.folder) / "flows.py").write_text(FLOWS.replace("def asks", "def asks2"))
+    assert "flows.py defines asks2. If the workflow was renamed" in flows.pipe("resume", "a", "--import", "flows.py").err
+
+
+def test_a_run_of_an_openai_agent_is_continued_as_it_is_said(flows: Shop) -> None:
+    begin = (
+        "import everstep\n@everstep.workflow(name='openai-agents:Mailer')\ndef mailer(text):\n    return everstep.gate('send', ask='Send?')\n"
+        "if __name__ == '__main__':\n    with everstep.open('.everstep/store.db') as store:\n        store.start(mailer, 'hi', id='m')\n"
+    )
+    subprocess.run([sys.executable, "-c", begin], cwd=flows.folder, check=True)
+    answered = flows.pipe("answer", "m", "send", "yes").ok()
+    assert "run the program that started it. Or, in a module that calls openai_agents.workflow(agent): everstep resume m" in answered.err
+    resumed = flows.pipe("resume", "m", "--import", "flows.py")
+    assert "flows.py must call openai_agents.workflow(agent) when it is imported" in resumed.err

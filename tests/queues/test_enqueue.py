@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import everstep
+from everstep.backends.contract.queues import Limits
 from everstep.errors import InvalidArgument, NotFound, RunExists
+from everstep.queues.enqueue import limits_of
 
 ran: list[Any] = []
 
@@ -200,7 +202,7 @@ def test_inside_a_run_it_is_a_step_and_is_not_done_again(flow: Any, store: evers
 def test_limits_are_set_read_and_taken_away(store: everstep.Store) -> None:
     store.limit("mail", concurrency=1, per_key=2, rate=(10, 60))
     assert [queue.name for queue in store.queues()] == ["mail"]
-    store.limit("mail")
+    store.limit("mail", concurrency=None, per_key=None, rate=None)
     assert store.queues() == []
     year = 366 * 86_400
     for good in ((1, 60), (2**31 - 1, 60), (1, year)):
@@ -209,6 +211,20 @@ def test_limits_are_set_read_and_taken_away(store: everstep.Store) -> None:
     for bad in ({"concurrency": 0}, {"per_key": 1.5}, {"rate": 5}, {"rate": (0, 1)}, {"rate": (1, 0)}, *too_much):
         with pytest.raises(InvalidArgument):
             store.limit("mail", **bad)  # type: ignore[arg-type]
+
+
+def test_a_limit_that_is_left_out_does_not_change_and_none_removes_it(store: everstep.Store) -> None:
+    store.limit("mail", concurrency=1, per_key=2)
+    store.limit("mail", rate=(10, 60))
+    assert limits_of(store, "mail") == Limits(1, 2, 10, 60_000_000)
+    store.limit("mail", concurrency=3)
+    assert limits_of(store, "mail") == Limits(3, 2, 10, 60_000_000)
+    store.limit("mail", rate=None)
+    assert limits_of(store, "mail") == Limits(3, 2)
+    store.limit("mail", per_key=None, concurrency=None)
+    assert store.queues() == []
+    with pytest.raises(InvalidArgument, match="no limit was given for the queue 'mail'"):
+        store.limit("mail")
 
 
 def test_a_worker_that_makes_no_sense_is_refused(store: everstep.Store) -> None:

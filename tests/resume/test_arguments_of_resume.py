@@ -36,7 +36,7 @@ BAD = [
     ({"accept": "look#0"}, r"accept must be a list of step addresses, got 'look#0'"),
     ({"accept": 5}, "accept must be a list of step addresses, got 5"),
     ({"accept": [5]}, r"accept must be a list of step addresses, got \[5\]"),
-    ({"accept": ["look"]}, "accept must name recorded steps of run 'r', got 'look'"),
+    ({"accept": ["luk"]}, "accept must name recorded steps of run 'r', got 'luk'"),
     ({"accept": ["look#0", "luk#0"]}, "accept must name recorded steps of run 'r', got 'luk#0'"),
     ({"budget": 5}, "budget must be an everstep.Budget, got 5"),
     ({"timeout": 0}, "timeout must be a number of seconds greater than 0, got 0"),

@@ -134,6 +134,51 @@ def test_a_step_inside_a_step_and_one_with_a_key_have_their_addresses(store: eve
     assert store.step("r", "keyed@k").output == 2
 
 
+def test_a_name_alone_means_the_first_use_also_of_steps_with_keys(store: everstep.Store) -> None:
+    with store.run("r") as run:
+        run.step("find", str.upper, "a", key="1.c1")
+        run.step("find", str.upper, "b", key="2.c1")
+        run.step("outer", lambda: run.step("inner", len, "abc", key="k"))
+        run.step("both", str.upper, "c", key="k")
+        run.step("both", str.upper, "d")
+        run.step("around", lambda: run.step("under", len, "abcd", key="k"), key="k")
+    assert store.step("r", "find").address == "find@1.c1"
+    assert store.step("r", "find@2.c1").output == "B"
+    assert store.step("r", "outer#0/inner").output == 3
+    assert store.step("r", "both").address == "both#0"
+    assert store.step("r", "around@k/under").output == 4
+    assert store.step("r", "around").address == "around@k"
+    for missing in ("inner", "fin", "under"):
+        with pytest.raises(NotFound, match=f"no recorded step '{missing}#0'"):
+            store.step("r", missing)
+
+
+@everstep.workflow
+def keyed_flow() -> str:
+    run = everstep.current()
+    return str(run.step("load", str.upper, "a", key="x")) + str(run.step("load", str.upper, "b", key="y"))
+
+
+def test_from_step_and_accept_take_a_name_alone(store: everstep.Store) -> None:
+    assert store.start(keyed_flow, id="k").result == "AB"
+    assert store.resume("k", from_step="load").run != "k"
+    assert store.resume("k", accept=["load"]).result == "AB"
+    with pytest.raises(NotFound, match="no recorded step 'lod#0'"):
+        store.resume("k", from_step="lod")
+    with pytest.raises(InvalidArgument, match="got 'lod'"):
+        store.resume("k", accept=["lod"])
+
+
+def test_retry_and_skip_take_the_name_of_a_step_with_a_key(store: everstep.Store) -> None:
+    def fails() -> None:
+        raise OutOfStock("tea")
+
+    with pytest.raises(OutOfStock), store.run("r") as run:
+        run.step("pay", fails, key="k")
+    store.retry("r", "pay")
+    assert [message.name for message in store.backend.messages("r")] == ["again:pay@k"]
+
+
 def test_a_misspelt_step_is_named_with_the_nearest_one(store: everstep.Store) -> None:
     with store.run("r") as run:
         run.step("price", len, "abc")

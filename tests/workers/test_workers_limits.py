@@ -99,7 +99,7 @@ def test_a_limit_that_is_changed_or_taken_away_holds_from_then_on(store: everste
     for run in first:
         assert run.wait(60).status == "succeeded"
     assert most_at_once(notes.all()) == 1
-    store.limit("q")
+    store.limit("q", concurrency=None)
     second = [store.enqueue("busy", "k", 0.3, queue="q") for _ in range(8)]
     until(lambda: sum(depth.running for depth in store.queues()) > 1)
     for run in second:

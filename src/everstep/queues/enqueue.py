@@ -261,13 +261,26 @@ def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
         raise RunExists(f"run {row.id!r} already exists with another workflow or input", remedy="Choose another id.")
 
 
-def set_limits(store: EngineStore, queue: str, concurrency: int | None, per_key: int | None, rate: Any) -> None:
+def set_limits(store: EngineStore, queue: str, concurrency: Any, per_key: Any, rate: Any) -> None:
+    """Change the limits that are given; `...` leaves one as it is, None removes it."""
     check_queue(queue)
+    changes: dict[str, Any] = {}
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):
+        if value is ...:
+            continue
         if value is not None and (type(value) is not int or not 1 <= value <= _MOST):
-            raise InvalidArgument(f"{name} must be an integer from 1 to {_MOST:,}, got {value!r:.60}")
-    count, seconds = _rate(rate)
-    limits = Limits(concurrency, per_key, count, int(seconds * 1_000_000))
+            raise InvalidArgument(f"{name} must be an integer from 1 to {_MOST:,}, or None for no limit, got {value!r:.60}")
+        changes[name] = value
+    if rate is not ...:
+        count, seconds = _rate(rate)
+        changes |= {"rate": count, "period": int(seconds * 1_000_000)}
+    if not changes:
+        raise InvalidArgument(
+            f"no limit was given for the queue {queue!r}",
+            remedy="Give concurrency, per_key or rate. None removes a limit: concurrency=None, per_key=None, rate=None.",
+        )
+    # All limits given: don't read the stored ones, which may be damaged, and this call is the remedy.
+    limits = Limits(**changes) if len(changes) == len(Limits._fields) else limits_of(store, queue)._replace(**changes)
     store.backend.set_property(LIMITS + queue, None if limits.none else limits.text())
 
 

@@ -57,7 +57,7 @@ from everstep.runtime.run import Run, attempt_of, give_result
 from everstep.runtime.steps.retry import Retry
 from everstep.store.journal.driven import driven, has_begun, may_drive
 from everstep.store.journal.results import Arguments, result_body
-from everstep.store.journal.steps import name_of
+from everstep.store.journal.steps import address_named, name_of
 from everstep.store.load import checked, checked_from
 from everstep.store.refs import find_run
 from everstep.store.store import fork_before
@@ -383,7 +383,7 @@ def resumed(
     check_limits(options.get("budget"), options.get("timeout"))
     row = find_run(store.backend, run_id)
     if options.get("accept"):
-        _refuse_unknown_steps(store, row, options["accept"])
+        options = options | {"accept": _recorded_steps(store, row, options["accept"])}
     said = beginning(store, row)
     flow = _workflow_of(row, said)
     if isinstance(flow, Driver):
@@ -421,14 +421,17 @@ def _driven(
     return WorkflowAttempt(store, driver, row.id, (), {}, {**options, "seen": row.head_seq})
 
 
-def _refuse_unknown_steps(store: EngineStore, row: RunRow, accept: frozenset[str]) -> None:
-    """Refuse unknown steps: a misspelt address would accept nothing, unnoticed."""
-    unknown = accept - {record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP}
+def _recorded_steps(store: EngineStore, row: RunRow, accept: frozenset[str]) -> frozenset[str]:
+    """Return the addresses of steps. Refuse unknown ones: a misspelt address would accept nothing, unnoticed."""
+    known = [record.note for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP]
+    addresses = {step: address_named(step, known) for step in accept}
+    unknown = {step for step, address in addresses.items() if address not in known}
     if unknown:
         raise InvalidArgument(
             f"accept must name recorded steps of run {row.id!r}, got {', '.join(map(repr, sorted(unknown)))}",
             remedy=f"Give addresses as store.steps({row.id!r}) shows them: accept=['ask#0'].",
         )
+    return frozenset(addresses.values())
 
 
 def take_up(store: EngineStore, claimed: Claimed, max_deaths: int = MAX_DEATHS) -> WorkflowAttempt:

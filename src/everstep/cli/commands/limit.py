@@ -6,7 +6,6 @@ import re
 
 import click
 
-from everstep.backends.contract.queues import Limits
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args.refs import QUEUE
@@ -38,9 +37,11 @@ class Rate(click.ParamType[tuple[int, float]]):
 
 @make("limit")
 @click.argument("queue", type=QUEUE)
-@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Runs at the same time (default: no limit)")
-@click.option("--per-key", type=click.IntRange(1), metavar="N", help="Runs of one key (enqueue --key) at the same time (default: no limit)")
-@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Runs taken per period, such as 10/60s (default: no limit)")
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Runs at the same time (default: unchanged)")
+@click.option(
+    "--per-key", type=click.IntRange(1), metavar="N", help="Runs of one key (enqueue --key) at the same time (default: unchanged)"
+)
+@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Runs taken per period, such as 10/60s (default: unchanged)")
 @click.option("--none", "drop", is_flag=True, help="Remove the existing limits; only those given with it apply")
 def command(app: App, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None, drop: bool) -> None:
     """Set the limits of QUEUE for all workers together; without options, print them
@@ -50,20 +51,11 @@ def command(app: App, queue: str, concurrency: int | None, per_key: int | None, 
     Example: everstep limit mail --concurrency 2 --rate 100/60s
     """
     with app.open() as store:
-        limits = limits_of(store, queue)
         if drop or concurrency or per_key or rate:
-            limits = _changed(Limits() if drop else limits, concurrency, per_key, rate)
-            given = None if limits.rate is None else (limits.rate, limits.period / 1e6)
-            store.limit(queue, concurrency=limits.concurrency, per_key=limits.per_key, rate=given)
+            omitted = None if drop else ...
+            store.limit(queue, concurrency=concurrency or omitted, per_key=per_key or omitted, rate=rate or omitted)
+        limits = limits_of(store, queue)
     if app.out.as_json:
         app.out.data("limit", {"queue": queue, **to_json(limits_view(limits))})
     else:
         app.out.line(f"{safe(queue)}: {queue_text.limits(limits_view(limits)) or 'no limits'}")
-
-
-def _changed(limits: Limits, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None) -> Limits:
-    if concurrency is not None:
-        limits = limits._replace(concurrency=concurrency)
-    if per_key is not None:
-        limits = limits._replace(per_key=per_key)
-    return limits if rate is None else limits._replace(rate=rate[0], period=int(rate[1] * 1e6))

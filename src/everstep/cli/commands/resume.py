@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,15 @@ from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.args import workflow_target
 from everstep.cli.args.choose import run_of
+from everstep.cli.args.defining_file import defining_file
 from everstep.cli.args.refs import RUN
 from everstep.cli.args.remembered import remember
 from everstep.cli.draw import run_outcome
-from everstep.cli.draw.hints import resuming
+from everstep.cli.draw.hints import needed, resuming
 from everstep.cli.draw.steps_live import watch
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import InvalidArgument, UnknownWorkflow
+from everstep.runtime.workflow import known as known_names
 from everstep.store.lookup import fork_before
 
 if TYPE_CHECKING:
@@ -72,14 +75,20 @@ def command(
             remember(app.opened, workflow, modules)
             return run_outcome.tell(app, done, modules, store=store)
         except UnknownWorkflow as error:
-            error.remedy = _name_it(app, name, workflow, _typed(options))
+            error.remedy = _name_it(app, name, workflow, _typed(options), modules)
             raise
 
 
-def _name_it(app: App, run: str, workflow: str | None, more: str) -> str:
+def _name_it(app: App, run: str, workflow: str | None, more: str, given: tuple[str, ...]) -> str:
     """Say how to name the code of a workflow. A store never decides what is imported; it may only remind of what was typed last time."""
     known = app.worked_last_time(workflow)
-    command = resuming(app, run, known or ("MODULE",)) + more
+    need = needed(workflow)
+    if need and given:
+        return f"{', '.join(map(safe, given))} must call {need} when it is imported. Or run the program that started the run again."
+    near = get_close_matches(workflow or "", known_names(), 1, 0.6) if given else []
+    if near:
+        return f"{', '.join(map(safe, given))} defines {safe(near[0])}. If the workflow was renamed, give it its old name: @everstep.workflow(name={workflow!r})."
+    command = resuming(app, run, known or defining_file(workflow) or ("MODULE",)) + more
     if known:
         return f"Last time it was defined by {', '.join(map(safe, known))}: `{command}`."
     return f"Name the module, .py file or YAML file that defines it: `{command}`. Or list it under imports or workflows in everstep.toml."

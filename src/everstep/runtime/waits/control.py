@@ -27,7 +27,7 @@ from everstep.errors import (
     NotFound,
     UnknownWorkflow,
 )
-from everstep.records import CHILD, Kind, Message, RunRow, Status
+from everstep.records import CHILD, Kind, Message, Record, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.engine.finish import wake_caller
 from everstep.runtime.engine.messages import verified as verified_message
@@ -214,8 +214,9 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         raise IllegalTransition(row.id, row.status, Status.RUNNING)
-    address = address_named(step)
-    if _newest(store, row, address) == SUCCEEDED:
+    records = _steps(store, row)
+    address = address_named(step, (record.note for record in records))
+    if _newest(records, address) == SUCCEEDED:
         raise InvalidArgument(
             f"step {address} of run {row.id!r} already has a result", remedy="Fork before it: store.resume(run, from_step=...)."
         )
@@ -226,8 +227,9 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
 def retry(store: EngineStore, run_id: str, step: str) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
-    address = address_named(step)
-    status = _newest(store, row, address)
+    records = _steps(store, row)
+    address = address_named(step, (record.note for record in records))
+    status = _newest(records, address)
     if status is None:
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy="See store.steps(run_id).")
     if status != FAILED:
@@ -238,18 +240,22 @@ def retry(store: EngineStore, run_id: str, step: str) -> None:
     parts = address.split("/")
     around = ["/".join(parts[:count]) for count in range(1, len(parts))]
     for outer in around:
-        if _newest(store, row, outer) == SUCCEEDED:
+        if _newest(records, outer) == SUCCEEDED:
             raise InvalidArgument(
                 f"step {address} of run {row.id!r} is inside {outer}, which has succeeded and is not called again",
                 remedy=f"To run it again, fork before it: store.resume({row.id!r}, from_step={address!r}).",
             )
     for failed in (*around, address):  # a step inside another one is called only if that runs again
-        if _newest(store, row, failed) == FAILED:
+        if _newest(records, failed) == FAILED:
             post(store, row, f"again:{failed}", None, None, "nothing")
 
 
-def _newest(store: EngineStore, row: RunRow, address: str) -> str | None:
-    found = [record for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP and record.note == address]
+def _steps(store: EngineStore, row: RunRow) -> list[Record]:
+    return [record for record in checked_from(store.backend, row, 1) if record.kind == Kind.STEP]
+
+
+def _newest(records: list[Record], address: str) -> str | None:
+    found = [record for record in records if record.note == address]
     return open_as(found[-1], StepEntry).status if found else None
 
 

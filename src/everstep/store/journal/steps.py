@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -105,8 +105,9 @@ def as_step(backend: Backend, row: RunRow, record: Record) -> Step:
 
 def step_detail(backend: Backend, row: RunRow, step: str) -> StepDetail:
     """Return one step by its address, or by its name for its first use."""
-    address = address_named(step)
-    records = [r for r in checked_from(backend, row, 1) if r.kind == Kind.STEP and r.note == address and r.body is not None]
+    steps = [r for r in checked_from(backend, row, 1) if r.kind == Kind.STEP]
+    address = address_named(step, (r.note for r in steps))
+    records = [r for r in steps if r.note == address and r.body is not None]
     if not records:
         raise _no_step(backend, row, address)
     attempts = tuple(as_step(backend, row, record) for record in records)
@@ -119,12 +120,17 @@ def step_detail(backend: Backend, row: RunRow, step: str) -> StepDetail:
     return StepDetail(row.id, address, attempts, kept_arguments(open_as(records[-1], StepEntry).input), newest.result, error)
 
 
-def address_named(step: str) -> str:
-    """Return the address that a name means: its first use."""
+def address_named(step: str, recorded: Iterable[str | None]) -> str:
+    """Return the address that a name means: its first use, also if all uses have keys. `recorded` has the addresses of the run, in order."""
     if not isinstance(step, str) or not step:
         raise InvalidArgument(f"step must be a name or an address, got {step!r:.60}", remedy="store.steps(run_id) shows the addresses.")
     last = step.rpartition("/")[2]
-    return step if "#" in last or "@" in last else f"{step}#0"
+    if "#" in last or "@" in last:
+        return step
+    first, known = f"{step}#0", list(recorded)
+    if first in known:
+        return first
+    return next((note for note in known if note and note.startswith(f"{step}@") and "/" not in note[len(step) :]), first)
 
 
 def _no_step(backend: Backend, row: RunRow, address: str) -> NotFound:

@@ -21,6 +21,7 @@ from everstep.store.journal.attached import carried
 from everstep.store.journal.driven import driven_in
 from everstep.store.journal.entries import said_in
 from everstep.store.journal.results import Chunks, result_body
+from everstep.store.journal.steps import address_named
 from everstep.store.views import header_of, own_text
 
 Edit = Mapping[Any, Any] | Callable[[Any], Any]
@@ -36,7 +37,9 @@ def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | N
 def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
     """Create a run of the same workflow that begins just before a recorded step: earlier results are kept, everything else runs again."""
     records = load.checked_from(backend, row, 1)
-    seqs = [r.seq for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER) and r.note == address]
+    places = [r for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER)]
+    address = address_named(address, (r.note for r in places))
+    seqs = [r.seq for r in places if r.note == address]
     if not seqs:
         known = ", ".join(dict.fromkeys(str(r.note) for r in records if r.kind == Kind.STEP)) or "none"
         raise NotFound(f"run {row.id!r} has no recorded step {address!r}", remedy=f"Its steps are: {known[:500]}.")
