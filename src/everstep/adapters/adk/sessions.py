@@ -1,0 +1,222 @@
+"""Sessions in a store. An append is one commit: the event, the state of the session, and the state of its user and app.
+
+A session object is stale if its number is not the newest of the run. Changes of `app:` and `user:` state by others are merged key by key.
+Blocks: called in threads. Threads may share it; locks are taken in the order session, user, app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+from uuid import uuid4
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
+from google.genai.types import Part
+
+import everstep
+from everstep.adapters.adk import questions
+from everstep.adapters.adk.events import to_event
+from everstep.adapters.adk.layout import Appended, Scopes, apply, chosen, is_repeated, last_id, marker_of
+from everstep.adapters.adk.runs import ABOUT, SESSION, Kept, Place, Runs, place_of, prefix_of
+from everstep.adapters.adk.values import from_plain
+from everstep.errors import Conflict, InvalidArgument, NotFound, RunDeleted
+
+_TRIES = 100  # each one follows an append of another writer
+
+
+class Sessions:
+    """The sessions of a store."""
+
+    def __init__(self, store: everstep.Store):
+        self.store = store
+        self._runs = Runs(store)
+
+    def create(self, place: Place, delta: Scopes, now: float) -> Session:
+        """Create a session."""
+        kept = self._runs.session(place)
+        with kept.lock, self._scopes(place, delta) as scopes:
+            if kept.fresh() is not None:
+                raise AlreadyExistsError(f"Session with id {place.session} already exists.")
+            about = {"made": uuid4().hex, "updated": now, "asked": {}}
+            line = kept.created({"events": [], "state": delta.session, ABOUT: about})
+            try:
+                self._commit(kept, scopes, lambda: line.checkpoint(note="session created"))
+            except Conflict:
+                raise AlreadyExistsError(f"Session with id {place.session} already exists.") from None
+            return self._session(place, kept, line.number, kept.state(), [])
+
+    def get(self, place: Place, config: GetSessionConfig | None) -> Session | None:
+        """Return a session, or None. The state of its user and app has at least the changes of its own events."""
+        kept = self._runs.session(place)
+        with kept.lock:
+            while (line := kept.fresh()) is not None:
+                number = line.number
+                limited = config is not None and (config.num_recent_events is not None or config.after_timestamp is not None)
+                try:
+                    state = _checked(kept, self.store.view(kept.run, at=number) if limited and not kept.is_loaded else kept.state())
+                    session = self._session(place, kept, number, state, chosen(state["events"], config))
+                except (NotFound, RunDeleted):
+                    continue  # deleted meanwhile
+                line = kept.fresh()
+                if line is not None and line.number == number:
+                    return session
+        return None
+
+    def listed(self, app: str, user: str | None) -> list[Session]:
+        """Return all sessions of an app or a user, without their events; the one that was updated last is the last one."""
+        found: list[Session] = []
+        for info in self.store.runs(workflow=SESSION, prefix=prefix_of(app, user)):
+            place = place_of(info.id)
+            if place is None or place.app != app:
+                continue
+            try:
+                state = self.store.view(info.id)
+                found.append(self._session(place, None, info.checkpoints, state, []))
+            except (NotFound, RunDeleted):
+                continue  # deleted meanwhile
+        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
+
+    def delete(self, place: Place) -> None:
+        """Delete a session, if it exists. The state of its user and app stays."""
+        kept = self._runs.session(place)
+        with kept.lock:
+            if kept.fresh() is not None:
+                kept.forget()
+                with suppress(NotFound, RunDeleted):  # another process was faster
+                    self.store.delete(place.run)
+
+    def user_state(self, place: Place) -> dict[str, Any]:
+        """Return the state of a user, without prefixes."""
+        return self._scope(self._runs.user(place))
+
+    def append(self, place: Place, marker: str | None, last: str | None, event: Appended) -> str:
+        """Append an event to a session that the caller knows by its marker, or by the id of its last event; return the new marker."""
+        kept = self._runs.session(place)
+        with kept.lock, self._scopes(place, event.delta) as scopes:
+            line = kept.fresh()
+            if line is None:
+                raise SessionNotFoundError(f"Session {place.session} not found.")
+            try:
+                state, number = _checked(kept, kept.state()), line.number
+                current = marker_of(state, number)
+                if (marker is None and last != last_id(state)) or (marker is not None and marker != current):
+                    if is_repeated(state, number, marker, event):
+                        return current
+                    raise _stale(place, number)
+                closed = apply(state, event)
+
+                def checkpoint() -> None:
+                    line.checkpoint(note=event.note)
+                    questions.ask(line, event.asked)
+
+                try:
+                    self._commit(kept, scopes, checkpoint)
+                except Conflict as conflict:
+                    raise _stale(place, conflict.number) from None
+                except RunDeleted:
+                    raise SessionNotFoundError(f"Session {place.session} not found: it was deleted meanwhile.") from None
+                questions.close(self.store, line, closed)
+                return marker_of(state, line.number)
+            except BaseException:
+                kept.forget()
+                raise
+
+    def answers(self, place: Place) -> list[Part]:
+        """Return the responses to the calls of a session that wait for a person and have an answer."""
+        kept = self._runs.session(place)
+        with kept.lock:
+            line = kept.fresh()
+            if line is None:
+                raise SessionNotFoundError(f"Session {place.session} not found.")
+            asked = from_plain(_checked(kept, kept.state())[ABOUT]["asked"])
+            return questions.answers(self.store, line, asked)
+
+    def _commit(self, kept: Kept, scopes: list[tuple[Kept, dict[str, Any]]], checkpoint: Any) -> None:
+        """Save a session and the state of its user and app in one commit; if others have changed those, on top of their changes."""
+        for _ in range(_TRIES):
+            lines = [_changed(scope, delta) for scope, delta in scopes]
+            try:
+                with self.store.together():
+                    checkpoint()
+                    for line in lines:
+                        line.checkpoint(note=f"set by {everstep.unquote(kept.run)}"[:200])
+                return
+            except Conflict as conflict:
+                if not scopes or not self._is_newest(kept):
+                    raise
+                last = conflict
+                for scope, _ in scopes:
+                    scope.forget()
+            except BaseException:
+                for scope, _ in scopes:
+                    scope.forget()
+                raise
+        raise last
+
+    def _is_newest(self, kept: Kept) -> bool:
+        """Whether no other writer has appended to a session since it was read."""
+        try:
+            stored = self.store.get(kept.run).checkpoints
+        except NotFound:
+            stored = 0
+        return stored == kept.number
+
+    @contextmanager
+    def _scopes(self, place: Place, delta: Scopes) -> Iterator[list[tuple[Kept, dict[str, Any]]]]:
+        """Lock the runs of a user's and an app's state that a change touches."""
+        found = [(self._runs.user(place), delta.user)] if delta.user else []
+        found += [(self._runs.app(place), delta.app)] if delta.app else []
+        with ExitStack() as stack:
+            for kept, _ in found:
+                stack.enter_context(kept.lock)
+            yield found
+
+    def _scope(self, kept: Kept) -> dict[str, Any]:
+        with kept.lock:
+            while kept.fresh() is not None:
+                try:
+                    return dict(from_plain(kept.state()["state"]))
+                except RunDeleted:
+                    kept.forget()
+        return {}
+
+    def _session(self, place: Place, kept: Kept | None, number: int, state: Any, events: list[Any]) -> Session:
+        values = from_plain(state["state"])
+        values.update({State.APP_PREFIX + key: value for key, value in self._scope(self._runs.app(place)).items()})
+        values.update({State.USER_PREFIX + key: value for key, value in self._scope(self._runs.user(place)).items()})
+        session = Session(
+            id=place.session, app_name=place.app, user_id=place.user, state=values, events=[to_event(one) for one in events],
+            last_update_time=float(state[ABOUT]["updated"]),
+        )  # fmt: skip
+        session._storage_update_marker = marker_of(state, number)
+        return session
+
+
+def _checked(kept: Kept, state: Any) -> Any:
+    if not isinstance(state, Mapping) or not {"events", "state", ABOUT} <= state.keys():
+        raise InvalidArgument(f"run {kept.run!r} is not a session of ADK", remedy="Choose another session id.")
+    return state
+
+
+def _changed(scope: Kept, delta: dict[str, Any]) -> Any:
+    """Return the line of a user's or an app's run, with a change that is not saved yet."""
+    line = scope.fresh()
+    if line is None:
+        return scope.created({"state": dict(delta)})
+    values = scope.state()["state"]
+    for key, value in delta.items():
+        values[key] = value
+    return line
+
+
+def _stale(place: Place, number: int | None) -> StaleSessionError:
+    return StaleSessionError(
+        f"session {place.session!r} has moved on to checkpoint {number} since this session object was read; nothing was written. "
+        "Read it again with get_session, and append to that."
+    )
