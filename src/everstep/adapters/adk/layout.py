@@ -16,7 +16,7 @@ from google.adk.sessions.state import State
 from everstep.adapters.adk.events import LATEST, latest_of, time_of, to_event
 from everstep.adapters.adk.questions import Asked
 from everstep.adapters.adk.runs import ABOUT
-from everstep.adapters.adk.values import to_plain
+from everstep.adapters.adk.values import from_plain, to_plain
 
 
 class Scopes(NamedTuple):
@@ -48,6 +48,11 @@ def split(state: Mapping[str, Any] | None) -> Scopes:
         elif not key.startswith(State.TEMP_PREFIX):
             out.session[key] = to_plain(value, f"state[{key!r}]")
     return out
+
+
+def values_of(state: Any) -> dict[str, Any]:
+    """Return the values that the run of a session, a user or an app has, by their keys. A key may be any text, also `@`."""
+    return {key: from_plain(value) for key, value in state["state"].items()}
 
 
 def marker_of(state: Any, number: int) -> str:

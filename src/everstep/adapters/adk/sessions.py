@@ -22,7 +22,7 @@ from google.genai.types import Part
 import everstep
 from everstep.adapters.adk import questions
 from everstep.adapters.adk.events import to_event
-from everstep.adapters.adk.layout import Appended, Scopes, apply, chosen, is_repeated, last_id, marker_of
+from everstep.adapters.adk.layout import Appended, Scopes, apply, chosen, is_repeated, last_id, marker_of, values_of
 from everstep.adapters.adk.runs import ABOUT, SESSION, Kept, Place, Runs, place_of, prefix_of
 from everstep.adapters.adk.values import from_plain
 from everstep.errors import Conflict, InvalidArgument, NotFound, RunDeleted
@@ -181,13 +181,13 @@ class Sessions:
         with kept.lock:
             while kept.fresh() is not None:
                 try:
-                    return dict(from_plain(kept.state()["state"]))
+                    return values_of(kept.state())
                 except RunDeleted:
                     kept.forget()
         return {}
 
     def _session(self, place: Place, kept: Kept | None, number: int, state: Any, events: list[Any]) -> Session:
-        values = from_plain(state["state"])
+        values = values_of(state)
         values.update({State.APP_PREFIX + key: value for key, value in self._scope(self._runs.app(place)).items()})
         values.update({State.USER_PREFIX + key: value for key, value in self._scope(self._runs.user(place)).items()})
         session = Session(
