@@ -1,6 +1,6 @@
 """The state of a session's run: what an event changes in it, and which events are asked for. No I/O.
 
-    {"events": [messages], "state": {…}, "$adk": {"made": …, "updated": …, "asked": {call: {"gate": …, "function": …}}}}
+    {"events": [messages], "state": {…}, "$adk": {"made": …, "updated": …, "asked": {call: {"gate": …, …}}}}
 
 `made` tells a session from one that was deleted and had its id; `asked` has the calls that wait for a person.
 """

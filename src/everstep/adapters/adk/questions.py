@@ -27,6 +27,7 @@ from everstep.adapters.shared.plain import name_of, to_text
 from everstep.errors import AlreadyAnswered
 
 _MOST_TEXT = 1_000
+_NO_HINT = "Please approve or reject the tool call"  # ADK's own, for programs that answer
 _PROGRAM, _MOVED_ON = "program", "moved on"
 _YES_OR_NO = {
     "anyOf": [
@@ -52,7 +53,7 @@ class Asked(NamedTuple):
 
     @property
     def stored(self) -> dict[str, str]:
-        return {"gate": self.gate, "function": self.function}
+        return {"gate": self.gate, "function": self.function, "text": self.text}
 
 
 def asked_by(event: Event) -> list[Asked]:
@@ -74,7 +75,11 @@ def answered_by(event: Event) -> dict[str, Any]:
 def ask(line: Any, asked: list[Asked]) -> None:
     """Record a question for each call."""
     for one in asked:
-        line.ask(one.gate, one.text, schema=_YES_OR_NO if one.function == CONFIRM else None)
+        _ask(line, one.stored)
+
+
+def _ask(line: Any, one: Mapping[str, str]) -> None:
+    line.ask(one["gate"], one["text"], schema=_YES_OR_NO if one["function"] == CONFIRM else None)
 
 
 def close(store: everstep.Store, line: Any, answered: Mapping[str, Any]) -> None:
@@ -91,7 +96,9 @@ def answers(store: everstep.Store, line: Any, asked: Mapping[str, Mapping[str, s
     found = []
     for call, one in asked.items():
         gate = gates.get(one["gate"])
-        if gate is not None and gate.answered:
+        if gate is None:
+            _ask(line, one)  # a fork of the session has no questions yet
+        elif gate.answered:
             response = types.FunctionResponse(id=call, name=one["function"], response=_response(one["function"], gate.answer))
             found.append(types.Part(function_response=response))
     return found
@@ -102,7 +109,7 @@ def _asked(id: str, function: str, args: Mapping[str, Any]) -> Asked:
     if function == CONFIRM:
         call, hint = args.get("originalFunctionCall") or {}, (args.get("toolConfirmation") or {}).get("hint")
         tool = str(call.get("name") or "tool")
-        text = f"Let the agent call {tool}({to_text(call.get('args') or {})})?" + (f" {hint}" if hint else "")
+        text = f"Let the agent call {tool}({to_text(call.get('args') or {})})?" + (f" {hint}" if hint and not hint.startswith(_NO_HINT) else "")
         return Asked(id, function, f"confirm-{name_of(tool, 'tool')[:100]}-{end}", _shown(text))
     if function == INPUT:
         return Asked(id, function, f"input-{end}", _shown(str(args.get("message") or "The agent needs an input.")))
