@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.errors import Corrupt, InvalidArgument, LeaseHeld
+from everstep.errors import Damaged, InvalidArgument, LeaseHeld
 
 pytest.importorskip("google.adk", reason="google-adk is not installed: pip install 'everstep[dev-adapters]'")
 
@@ -83,7 +83,9 @@ def test_killed_at_a_random_time_the_scopes_agree(tmp_path: Path, seed: int) -> 
 
 async def test_fifty_sessions_in_parallel_merge_their_app_state(tmp_path: Path) -> None:
     async def converse(service: SessionService, n: int) -> None:
-        session = await service.create_session(app_name="a", user_id=f"u{n % 5}", session_id=f"{n}")
+        session = await service.create_session(
+            app_name="a", user_id=f"u{n % 5}", session_id=f"{n}", state=[{}, {"app:first": n}, {"user:first": n}][n % 3]
+        )
         for turn in range(3):
             delta = {"turn": turn, f"user:{n}": turn, f"app:{n}": turn, "app:last": n}
             await service.append_event(session, Event(author="user", message=f"{n}.{turn}", state=delta))
@@ -94,11 +96,11 @@ async def test_fifty_sessions_in_parallel_merge_their_app_state(tmp_path: Path) 
         listed = (await one.list_sessions(app_name="a")).sessions
         assert len(listed) == 50
         for session in listed:
-            app = {key: value for key, value in session.state.items() if key.startswith("app:") and key != "app:last"}
+            app = {key: value for key, value in session.state.items() if key.startswith("app:") and key not in ("app:last", "app:first")}
             assert app == {f"app:{n}": 2 for n in range(50)}
-            assert sum(key.startswith("user:") for key in session.state) == 10
+            assert sum(key.startswith("user:") for key in session.state) == 11
             assert session.state["turn"] == 2
-        assert store.get("app:a").checkpoints == 150
+        assert store.get("app:a").checkpoints == 150 + 17
         assert store.verify("full").ok
 
 
@@ -118,13 +120,46 @@ async def test_an_append_is_one_commit(tmp_path: Path) -> None:
     with everstep.open(tmp_path / "s.db") as store:
         service = SessionService(store)
         session = await service.create_session(**ME, state={"app:n": 0, "user:n": 0})
-        with store.run("user:a/u") as held:  # somebody drives the run of the user's state
-            with pytest.raises(LeaseHeld):
-                await asyncio.to_thread(asyncio.run, service.append_event(session, Event(author="user", message="x", state={"s": 1, "app:n": 1, "user:n": 1})))
-            held.checkpoint()
+        open_, done = threading.Event(), threading.Event()
+
+        def drive() -> None:  # somebody drives the run of the user's state
+            with store.run("user:a/u"):
+                open_.set()
+                done.wait(30)
+
+        driver = threading.Thread(target=drive)
+        driver.start()
+        open_.wait(30)
+        event = Event(author="user", message="x", state={"s": 1, "app:n": 1, "user:n": 1})
+        with pytest.raises(LeaseHeld):
+            await service.append_event(session, event)
+        done.set()
+        driver.join()
         assert (session.events, store.get("a/u/s").checkpoints, store.get("app:a").checkpoints) == ([], 1, 1)
         await service.append_event(session, Event(author="user", message="y", state={"user:m": 1}))
         assert (await service.get_session(**ME)).state == {"app:n": 0, "user:n": 0, "user:m": 1}
+
+
+async def test_entries_of_others_do_not_make_a_session_stale(tmp_path: Path) -> None:
+    with everstep.open(tmp_path / "s.db") as store:
+        service = SessionService(store)
+        session = await service.create_session(**ME)
+        stop = threading.Event()
+
+        def attach() -> None:  # as an answer of somebody does
+            line, n = store.line("a/u/s"), 0
+            while not stop.wait(0.002):
+                line.attach(1, f"note-{(n := n + 1)}", n)
+
+        thread = threading.Thread(target=attach)
+        thread.start()
+        try:
+            for n in range(30):
+                await service.append_event(session, Event(author="user", message=f"{n}", state={"total": n} if n % 2 else {"app:n": n}))
+        finally:
+            stop.set()
+            thread.join()
+        assert len((await service.get_session(**ME)).events) == 30
 
 
 async def test_an_append_that_is_cancelled_is_known_to_its_session(tmp_path: Path) -> None:
@@ -219,9 +254,9 @@ async def test_a_damaged_session_is_an_error_and_never_another_conversation(tmp_
     path.write_bytes(data)
     async with SessionService(path) as service:
         for config in (None, GetSessionConfig(num_recent_events=1)):
-            with pytest.raises(Corrupt):
+            with pytest.raises(Damaged):
                 await service.get_session(**ME, config=config)
-        with pytest.raises(Corrupt):
+        with pytest.raises(Damaged):
             await service.append_event(session, Event(author="user", message="more"))
 
 
@@ -288,7 +323,8 @@ async def say(runner: Runner, message: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "confirmed"), [("yes", True), (True, True), ("no", False), ({"answer": "yes", "payload": {"k": 1}}, True), ({"answer": "no"}, False)]
+    ("answer", "confirmed"),
+    [("yes", True), (True, True), ("no", False), ({"answer": "yes", "payload": {"k": 1}}, True), ({"answer": "no"}, False)],
 )
 async def test_a_confirmation_is_a_question_that_anybody_can_answer(tmp_path: Path, answer: Any, confirmed: bool) -> None:
     with everstep.open(tmp_path / "s.db") as store:

@@ -1,7 +1,7 @@
 """Calls that wait for a person as gates: confirmations of tools, requests for input, and tools that run long.
 
-A gate is named by the tool and the end of the call's id: `confirm-send-1f83a2`, `input-1f83a2`, `result-order-1f83a2`. The state notes which call belongs to which gate, in the commit of the event
-that has the call; a user's response to the call closes the gate. Relies on `line.ask`, `store.answer` and `store.gates`.
+A gate is named by the tool and the end of the call's id: `confirm-send-1f83a2`, `input-1f83a2`, `result-order-1f83a2`. The state notes which
+call belongs to which gate, in the commit of the event that has the call; a user's response to the call closes the gate. Relies on `line.ask`, `store.answer` and `store.gates`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
 
 
 def asked_by(event: Event) -> list[Asked]:
-    """Return the calls of an event that wait for a person. Requests for credentials are left out: secrets are no answers."""
+    """Return the calls of an event that wait for a person. Requests for credentials are left out: a secret must not be stored as an answer."""
     ids, found = event.long_running_tool_ids or set(), []
     for call in event.get_function_calls():
         if call.id and call.id in ids and call.name and call.name != CREDENTIAL:
@@ -109,7 +109,9 @@ def _asked(id: str, function: str, args: Mapping[str, Any]) -> Asked:
     if function == CONFIRM:
         call, hint = args.get("originalFunctionCall") or {}, (args.get("toolConfirmation") or {}).get("hint")
         tool = str(call.get("name") or "tool")
-        text = f"Let the agent call {tool}({to_text(call.get('args') or {})})?" + (f" {hint}" if hint and not hint.startswith(_NO_HINT) else "")
+        text = f"Let the agent call {tool}({to_text(call.get('args') or {})})?" + (
+            f" {hint}" if hint and not hint.startswith(_NO_HINT) else ""
+        )
         return Asked(id, function, f"confirm-{name_of(tool, 'tool')[:100]}-{end}", _shown(text))
     if function == INPUT:
         return Asked(id, function, f"input-{end}", _shown(str(args.get("message") or "The agent needs an input.")))

@@ -92,11 +92,6 @@ class Kept:
         self.is_loaded = True
         return state
 
-    @property
-    def number(self) -> int:
-        """The newest checkpoint that is known; 0 if there is none."""
-        return 0 if self._line is None else int(self._line.number)
-
     def forget(self) -> None:
         """Drop the live state: what was not saved must not be saved by the next call."""
         if self._line is not None:

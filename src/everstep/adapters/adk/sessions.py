@@ -6,9 +6,9 @@ Blocks: called in threads. Threads may share it; locks are taken in the order se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from google.adk.errors import StaleSessionError
@@ -27,6 +27,8 @@ from everstep.adapters.adk.runs import ABOUT, SESSION, Kept, Place, Runs, place_
 from everstep.adapters.adk.values import from_plain
 from everstep.errors import Conflict, InvalidArgument, NotFound, RunDeleted
 
+T = TypeVar("T")
+Changes = list[tuple[Kept, dict[str, Any]]]
 _TRIES = 100  # each one follows an append of another writer
 
 
@@ -39,17 +41,22 @@ class Sessions:
 
     def create(self, place: Place, delta: Scopes, now: float) -> Session:
         """Create a session."""
-        kept = self._runs.session(place)
-        with kept.lock, self._scopes(place, delta) as scopes:
-            if kept.fresh() is not None:
-                raise AlreadyExistsError(f"Session with id {place.session} already exists.")
-            about = {"made": uuid4().hex, "updated": now, "asked": {}}
-            line = kept.created({"events": [], "state": delta.session, ABOUT: about})
-            try:
-                self._commit(kept, scopes, lambda: line.checkpoint(note="session created"))
-            except Conflict:
-                raise AlreadyExistsError(f"Session with id {place.session} already exists.") from None
-            return self._session(place, kept, line.number, kept.state(), [])
+        kept, taken = self._runs.session(place), f"Session with id {place.session} already exists."
+        about = {"made": uuid4().hex, "updated": now, "asked": {}}
+        with kept.lock:
+            for scope in (self._runs.user(place), self._runs.app(place)):
+                self._scope(scope)  # a run that can't be read, or belongs to something else, is named before anything is written
+            with self._scopes(place, delta) as scopes:
+
+                def save() -> tuple[Any, Any]:
+                    if kept.fresh() is not None:
+                        raise AlreadyExistsError(taken)
+                    line = kept.created({"events": [], "state": dict(delta.session), ABOUT: dict(about)})
+                    self._together(line, scopes, lambda: line.checkpoint(note="session created"))
+                    return line, kept.state()
+
+                line, state = self._repeated(kept, scopes, save)
+            return self._session(place, line.number, state, [])
 
     def get(self, place: Place, config: GetSessionConfig | None) -> Session | None:
         """Return a session, or None. The state of its user and app has at least the changes of its own events."""
@@ -60,7 +67,7 @@ class Sessions:
                 limited = config is not None and (config.num_recent_events is not None or config.after_timestamp is not None)
                 try:
                     state = _checked(kept, self.store.view(kept.run, at=number) if limited and not kept.is_loaded else kept.state())
-                    session = self._session(place, kept, number, state, chosen(state["events"], config))
+                    session = self._session(place, number, state, chosen(state["events"], config))
                 except (NotFound, RunDeleted):
                     continue  # deleted meanwhile
                 line = kept.fresh()
@@ -77,7 +84,7 @@ class Sessions:
                 continue
             try:
                 state = self.store.view(info.id)
-                found.append(self._session(place, None, info.checkpoints, state, []))
+                found.append(self._session(place, info.checkpoints, state, []))
             except (NotFound, RunDeleted):
                 continue  # deleted meanwhile
         return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
@@ -99,10 +106,9 @@ class Sessions:
         """Append an event to a session that the caller knows by its marker, or by the id of its last event; return the new marker."""
         kept = self._runs.session(place)
         with kept.lock, self._scopes(place, event.delta) as scopes:
-            line = kept.fresh()
-            if line is None:
-                raise SessionNotFoundError(f"Session {place.session} not found.")
-            try:
+
+            def save() -> str:
+                line = self._found(place, kept)
                 state, number = _checked(kept, kept.state()), line.number
                 current = marker_of(state, number)
                 if (marker is None and last != last_id(state)) or (marker is not None and marker != current):
@@ -115,61 +121,57 @@ class Sessions:
                     line.checkpoint(note=event.note)
                     questions.ask(line, event.asked)
 
-                try:
-                    self._commit(kept, scopes, checkpoint)
-                except Conflict as conflict:
-                    raise _stale(place, conflict.number) from None
-                except RunDeleted:
-                    raise SessionNotFoundError(f"Session {place.session} not found: it was deleted meanwhile.") from None
+                self._together(line, scopes, checkpoint)
                 questions.close(self.store, line, closed)
                 return marker_of(state, line.number)
-            except BaseException:
-                kept.forget()
-                raise
+
+            try:
+                return self._repeated(kept, scopes, save)
+            except RunDeleted:
+                raise SessionNotFoundError(f"Session {place.session} not found: it was deleted meanwhile.") from None
 
     def answers(self, place: Place) -> list[Part]:
         """Return the responses to the calls of a session that wait for a person and have an answer."""
         kept = self._runs.session(place)
         with kept.lock:
-            line = kept.fresh()
-            if line is None:
-                raise SessionNotFoundError(f"Session {place.session} not found.")
+            line = self._found(place, kept)
             asked = from_plain(_checked(kept, kept.state())[ABOUT]["asked"])
             return questions.answers(self.store, line, asked)
 
-    def _commit(self, kept: Kept, scopes: list[tuple[Kept, dict[str, Any]]], checkpoint: Any) -> None:
-        """Save a session and the state of its user and app in one commit; if others have changed those, on top of their changes."""
+    def _found(self, place: Place, kept: Kept) -> Any:
+        line = kept.fresh()
+        if line is None:
+            raise SessionNotFoundError(f"Session {place.session} not found.")
+        return line
+
+    def _repeated(self, kept: Kept, scopes: Changes, save: Callable[[], T]) -> T:
+        """Save; if another writer was faster, read everything and save again.
+
+        `save` compares the session with what its caller knows. So it is only repeated if others have changed the state of the user or the app, or
+        have attached an entry: a line drops its unsaved changes then, and the event has to be applied again.
+        """
         for _ in range(_TRIES):
-            lines = [_changed(scope, delta) for scope, delta in scopes]
             try:
-                with self.store.together():
-                    checkpoint()
-                    for line in lines:
-                        line.checkpoint(note=f"set by {everstep.unquote(kept.run)}"[:200])
-                return
-            except Conflict as conflict:
-                if not scopes or not self._is_newest(kept):
+                return save()
+            except BaseException as error:
+                for one in (kept, *(scope for scope, _ in scopes)):
+                    one.forget()  # what was not saved must not be saved by the next append
+                if not isinstance(error, Conflict):
                     raise
-                last = conflict
-                for scope, _ in scopes:
-                    scope.forget()
-            except BaseException:
-                for scope, _ in scopes:
-                    scope.forget()
-                raise
+                last = error
         raise last
 
-    def _is_newest(self, kept: Kept) -> bool:
-        """Whether no other writer has appended to a session since it was read."""
-        try:
-            stored = self.store.get(kept.run).checkpoints
-        except NotFound:
-            stored = 0
-        return stored == kept.number
+    def _together(self, line: Any, scopes: Changes, checkpoint: Callable[[], Any]) -> None:
+        """Save a session and the state of its user and app in one commit."""
+        lines = [_changed(scope, values) for scope, values in scopes]
+        with self.store.together():
+            checkpoint()
+            for one in lines:
+                one.checkpoint(note=f"set by {everstep.unquote(line.id)}"[:200])
 
     @contextmanager
-    def _scopes(self, place: Place, delta: Scopes) -> Iterator[list[tuple[Kept, dict[str, Any]]]]:
-        """Lock the runs of a user's and an app's state that a change touches."""
+    def _scopes(self, place: Place, delta: Scopes) -> Iterator[Changes]:
+        """Lock the runs of a user's and an app's state that a change touches. Inside, no other lock may be taken: two threads would wait for each other."""
         found = [(self._runs.user(place), delta.user)] if delta.user else []
         found += [(self._runs.app(place), delta.app)] if delta.app else []
         with ExitStack() as stack:
@@ -186,7 +188,7 @@ class Sessions:
                     kept.forget()
         return {}
 
-    def _session(self, place: Place, kept: Kept | None, number: int, state: Any, events: list[Any]) -> Session:
+    def _session(self, place: Place, number: int, state: Any, events: list[Any]) -> Session:
         values = values_of(state)
         values.update({State.APP_PREFIX + key: value for key, value in self._scope(self._runs.app(place)).items()})
         values.update({State.USER_PREFIX + key: value for key, value in self._scope(self._runs.user(place)).items()})
