@@ -27,6 +27,9 @@ class Scopes(NamedTuple):
     session: dict[str, Any]
 
 
+NOTHING = Scopes({}, {}, {})
+
+
 class Appended(NamedTuple):
     """An event that is to be appended, as plain data, and what belongs to it."""
 

@@ -50,10 +50,11 @@ class Asked(NamedTuple):
     function: str
     gate: str
     text: str
+    invocation: str = ""
 
     @property
     def stored(self) -> dict[str, str]:
-        return {"gate": self.gate, "function": self.function, "text": self.text}
+        return {"gate": self.gate, "function": self.function, "text": self.text, "invocation": self.invocation}
 
 
 def asked_by(event: Event) -> list[Asked]:
@@ -61,7 +62,7 @@ def asked_by(event: Event) -> list[Asked]:
     ids, found = event.long_running_tool_ids or set(), []
     for call in event.get_function_calls():
         if call.id and call.id in ids and call.name and call.name != CREDENTIAL:
-            found.append(_asked(call.id, call.name, call.args or {}))
+            found.append(_asked(call.id, call.name, call.args or {})._replace(invocation=event.invocation_id))
     return found
 
 
@@ -89,16 +90,21 @@ def close(store: everstep.Store, line: Any, answered: Mapping[str, Any]) -> None
 
 
 def answers(store: everstep.Store, line: Any, asked: Mapping[str, Mapping[str, str]]) -> list[types.Part]:
-    """Return the responses to the calls that have an answer. Questions that a killed process left open after its response are closed."""
+    """Return the responses to the calls that have an answer, of one invocation: ADK does not take those of several in one message.
+
+    Questions that a killed process left open after its response are closed.
+    """
     gates = {gate.name: gate for gate in line.answers()}  # the newest of a name
     waits = {one["gate"] for one in asked.values()}
     _answer(store, line, [gate for gate in gates.values() if gate.open and gate.name not in waits], _MOVED_ON, {})
-    found = []
+    found: list[types.Part] = []
+    invocation = None
     for call, one in asked.items():
         gate = gates.get(one["gate"])
         if gate is None:
             _ask(line, one)  # a fork of the session has no questions yet
-        elif gate.answered:
+        elif gate.answered and invocation in (None, one["invocation"]):
+            invocation = one["invocation"]
             response = types.FunctionResponse(id=call, name=one["function"], response=_response(one["function"], gate.answer))
             found.append(types.Part(function_response=response))
     return found

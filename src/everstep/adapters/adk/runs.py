@@ -1,8 +1,9 @@
 """The runs of an app: one for each session, one for the state of each user, one for the state of the app; and their open lines.
 
-    SESSION  shop/ann/7     {"events": […], "state": {…}, "$adk": {…}}
-    USER     user:shop/ann  {"state": {…}}
-    APP      app:shop       {"state": {…}}
+    workflow  run
+    adk:shop  shop/ann/7     {"events": […], "state": {…}, "$adk": {…}}
+    adk-user  user:shop/ann  {"state": {…}}
+    adk-app   app:shop       {"state": {…}}
 
 A `/` or `%` in a name is escaped, so two sessions never have the same run. Lines hold no lease; several processes may have one of the same run.
 """
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import everstep
 from everstep.errors import InvalidArgument, RunDeleted
 
-SESSION, USER, APP = "adk-session", "adk-user", "adk-app"
+USER, APP = "adk-user", "adk-app"
 META = {"adapter": "adk"}
 ABOUT = "$adk"
 _MOST_LIVE = 64  # runs whose state is held
@@ -40,6 +41,11 @@ class Place(NamedTuple):
     @property
     def app_run(self) -> str:
         return everstep.quote(f"app:{_escaped(self.app)}")
+
+
+def label_of(app: str) -> str:
+    """Return the workflow label of an app's sessions: a worker takes only those of apps that it can drive."""
+    return f"adk:{app}"
 
 
 def prefix_of(app: str, user: str | None) -> str:
@@ -117,7 +123,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def session(self, place: Place) -> Kept:
-        return self._of(place.run, SESSION)
+        return self._of(place.run, label_of(place.app))
 
     def user(self, place: Place) -> Kept:
         return self._of(place.user_run, USER)

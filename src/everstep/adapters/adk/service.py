@@ -115,6 +115,10 @@ class SessionService(BaseSessionService):
         parts = await self._call(Sessions.answers, Place(app_name, user_id, _stripped(session_id)))
         return Content(role="user", parts=parts) if parts else None
 
+    async def waits(self, *, app_name: str, user_id: str, session_id: str) -> bool:
+        """Return whether a session waits for a person."""
+        return await self._call(Sessions.waits, Place(app_name, user_id, _stripped(session_id)))
+
     async def close(self) -> None:
         """Close the store, if this service has opened it. Its next use opens it again."""
         with self._opening:

@@ -20,12 +20,12 @@ from google.adk.sessions.state import State
 from google.genai.types import Part
 
 import everstep
-from everstep.adapters.adk import questions
+from everstep.adapters.adk import owed, questions
 from everstep.adapters.adk.events import to_event
-from everstep.adapters.adk.layout import Appended, Scopes, apply, chosen, is_repeated, last_id, marker_of, values_of
-from everstep.adapters.adk.runs import ABOUT, SESSION, Kept, Place, Runs, place_of, prefix_of
+from everstep.adapters.adk.layout import NOTHING, Appended, Scopes, apply, chosen, is_repeated, last_id, marker_of, values_of
+from everstep.adapters.adk.runs import ABOUT, Kept, Place, Runs, label_of, place_of, prefix_of
 from everstep.adapters.adk.values import from_plain
-from everstep.errors import Conflict, InvalidArgument, NotFound, RunDeleted
+from everstep.errors import Conflict, InvalidArgument, LeaseHeld, NotFound, RunDeleted
 
 T = TypeVar("T")
 Changes = list[tuple[Kept, dict[str, Any]]]
@@ -52,7 +52,9 @@ class Sessions:
                     if kept.fresh() is not None:
                         raise AlreadyExistsError(taken)
                     line = kept.created({"events": [], "state": dict(delta.session), ABOUT: dict(about)})
-                    self._together(line, scopes, lambda: line.checkpoint(note="session created"))
+                    self._together(
+                        line, [_changed(scope, values) for scope, values in scopes], lambda: line.checkpoint(note="session created")
+                    )
                     return line, kept.state()
 
                 line, state = self._repeated(kept, scopes, save)
@@ -67,6 +69,7 @@ class Sessions:
                 limited = config is not None and (config.num_recent_events is not None or config.after_timestamp is not None)
                 try:
                     state = _checked(kept, self.store.view(kept.run, at=number) if limited and not kept.is_loaded else kept.state())
+                    self._pay(place, line, state)
                     session = self._session(place, number, state, chosen(state["events"], config))
                 except (NotFound, RunDeleted):
                     continue  # deleted meanwhile
@@ -78,7 +81,7 @@ class Sessions:
     def listed(self, app: str, user: str | None) -> list[Session]:
         """Return all sessions of an app or a user, without their events; the one that was updated last is the last one."""
         found: list[Session] = []
-        for info in self.store.runs(workflow=SESSION, prefix=prefix_of(app, user)):
+        for info in self.store.runs(workflow=label_of(app), prefix=prefix_of(app, user)):
             place = place_of(info.id)
             if place is None or place.app != app:
                 continue
@@ -104,39 +107,53 @@ class Sessions:
 
     def append(self, place: Place, marker: str | None, last: str | None, event: Appended) -> str:
         """Append an event to a session that the caller knows by its marker, or by the id of its last event; return the new marker."""
-        kept = self._runs.session(place)
-        with kept.lock, self._scopes(place, event.delta) as scopes:
+        kept, driven = self._runs.session(place), owed.is_driven(place.run)
+        with kept.lock:
+            self._pay(place, self._found(place, kept), kept.state())
+            with self._scopes(place, NOTHING if driven else event.delta) as scopes:
 
-            def save() -> str:
-                line = self._found(place, kept)
-                state, number = _checked(kept, kept.state()), line.number
-                current = marker_of(state, number)
-                if (marker is None and last != last_id(state)) or (marker is not None and marker != current):
-                    if is_repeated(state, number, marker, event):
-                        return current
-                    raise _stale(place, number)
-                closed = apply(state, event)
+                def save() -> str:
+                    line = self._found(place, kept)
+                    state, number = _checked(kept, kept.state()), line.number
+                    current = marker_of(state, number)
+                    if (marker is None and last != last_id(state)) or (marker is not None and marker != current):
+                        if is_repeated(state, number, marker, event):
+                            return current
+                        raise _stale(place, number)
+                    closed = apply(state, event)
+                    owed.note(state, event.delta if driven else NOTHING)
 
-                def checkpoint() -> None:
-                    line.checkpoint(note=event.note)
-                    questions.ask(line, event.asked)
+                    def checkpoint() -> None:
+                        line.checkpoint(note=event.note)
+                        questions.ask(line, event.asked)
 
-                self._together(line, scopes, checkpoint)
-                questions.close(self.store, line, closed)
-                return marker_of(state, line.number)
+                    self._together(line, [_changed(scope, values) for scope, values in scopes], checkpoint)
+                    questions.close(self.store, line, closed)
+                    return marker_of(state, line.number)
 
-            try:
-                return self._repeated(kept, scopes, save)
-            except RunDeleted:
-                raise SessionNotFoundError(f"Session {place.session} not found: it was deleted meanwhile.") from None
+                try:
+                    saved = self._repeated(kept, scopes, save)
+                except RunDeleted:
+                    raise SessionNotFoundError(f"Session {place.session} not found: it was deleted meanwhile.") from None
+            self._pay(place, self._found(place, kept), kept.state())
+            return saved
 
     def answers(self, place: Place) -> list[Part]:
         """Return the responses to the calls of a session that wait for a person and have an answer."""
         kept = self._runs.session(place)
         with kept.lock:
             line = self._found(place, kept)
-            asked = from_plain(_checked(kept, kept.state())[ABOUT]["asked"])
-            return questions.answers(self.store, line, asked)
+            return questions.answers(self.store, line, self._asked(kept))
+
+    def waits(self, place: Place) -> bool:
+        """Whether a session waits for a person."""
+        kept = self._runs.session(place)
+        with kept.lock:
+            self._found(place, kept)
+            return bool(self._asked(kept))
+
+    def _asked(self, kept: Kept) -> Any:
+        return from_plain(_checked(kept, kept.state())[ABOUT]["asked"])
 
     def _found(self, place: Place, kept: Kept) -> Any:
         line = kept.fresh()
@@ -144,7 +161,7 @@ class Sessions:
             raise SessionNotFoundError(f"Session {place.session} not found.")
         return line
 
-    def _repeated(self, kept: Kept, scopes: Changes, save: Callable[[], T]) -> T:
+    def _repeated(self, kept: Kept | None, scopes: Changes, save: Callable[[], T]) -> T:
         """Save; if another writer was faster, read everything and save again.
 
         `save` compares the session with what its caller knows. So it is only repeated if others have changed the state of the user or the app, or
@@ -154,20 +171,39 @@ class Sessions:
             try:
                 return save()
             except BaseException as error:
-                for one in (kept, *(scope for scope, _ in scopes)):
+                for one in (*([kept] if kept else ()), *(scope for scope, _ in scopes)):
                     one.forget()  # what was not saved must not be saved by the next append
                 if not isinstance(error, Conflict):
                     raise
                 last = error
         raise last
 
-    def _together(self, line: Any, scopes: Changes, checkpoint: Callable[[], Any]) -> None:
+    def _pay(self, place: Place, line: Any, state: Any) -> None:
+        """Change the state of the user and the app as the newest event of a driver says, if that was not done yet."""
+        found = owed.noted(state)
+        if found is None:
+            return
+        id, delta = found
+        with self._scopes(place, delta) as scopes:
+
+            def save() -> None:
+                changed = [_changed(scope, values) for scope, values in scopes]
+                if owed.is_paid(self.store, line.id, line.number, id):  # if another process pays after this look, the commit is refused
+                    for scope, _ in scopes:
+                        scope.forget()
+                else:
+                    self._together(line, changed, lambda: None, owed.meta(id))
+
+            self._repeated(None, scopes, save)
+        with suppress(LeaseHeld):  # its driver records it
+            owed.paid(line, line.number)
+
+    def _together(self, line: Any, changed: list[Any], checkpoint: Callable[[], Any], meta: Mapping[str, Any] | None = None) -> None:
         """Save a session and the state of its user and app in one commit."""
-        lines = [_changed(scope, values) for scope, values in scopes]
         with self.store.together():
             checkpoint()
-            for one in lines:
-                one.checkpoint(note=f"set by {everstep.unquote(line.id)}"[:200])
+            for one in changed:
+                one.checkpoint(note=f"set by {everstep.unquote(line.id)}"[:200], meta=meta)
 
     @contextmanager
     def _scopes(self, place: Place, delta: Scopes) -> Iterator[Changes]:
