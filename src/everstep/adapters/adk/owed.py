@@ -2,7 +2,7 @@
 
 A driver saves its own run at once, so the event and the state of its user and app are two commits there. The first one notes what the second one
 has to do, in `$adk.owed`: `{"id": …, "user": {…}, "app": {…}}`. The second one has the id in its `meta`; then an entry at the checkpoint of the event
-says that it was made. A process that is killed in between leaves a note without an entry, and whoever uses the session next makes the change.
+says that it was made. A process that is killed in between leaves a note without an entry, and the next use of the session makes the change.
 """
 
 from __future__ import annotations

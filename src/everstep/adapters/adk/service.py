@@ -99,7 +99,7 @@ class SessionService(BaseSessionService):
             try:
                 await asyncio.shield(saving)
             finally:
-                if not saving.done():  # cancelled: the commit is made all the same, and the session must know it
+                if not saving.done():  # cancelled: the commit is still made, and the session must know it
                     await asyncio.wait([saving])
                 if not saving.cancelled() and saving.exception() is None:
                     session._storage_update_marker = saving.result()
