@@ -15,6 +15,7 @@ import everstep
 @pytest.mark.parametrize(
     ("adapter", "package", "wanted"),
     [
+        ("adk", "google", "needs google-adk 2.13: pip install 'everstep[adk]'"),
         ("openai_agents", "agents", "needs openai-agents 0.24: pip install 'everstep[openai-agents]'"),
         ("pydantic_ai", "pydantic_ai", "needs pydantic-ai-slim 2.62 to 2.66: pip install 'everstep[pydantic-ai]'"),
     ],
