@@ -49,9 +49,10 @@ def command(app: App, queue: str, concurrency: int | None, per_key: int | None, 
 
     Example: everstep limit mail --concurrency 2 --rate 100/60s
     """
-    with app.open() as store:
+    changes = bool(drop or concurrency or per_key or rate)
+    with app.open(create=changes) as store:
         limits = limits_of(store, queue)
-        if drop or concurrency or per_key or rate:
+        if changes:
             limits = _changed(Limits() if drop else limits, concurrency, per_key, rate)
             given = None if limits.rate is None else (limits.rate, limits.period / 1e6)
             store.limit(queue, concurrency=limits.concurrency, per_key=limits.per_key, rate=given)

@@ -5,7 +5,7 @@ when this process ends. So a transaction first compares device and inode of the 
 in the last 50 ms. A save in these 50 ms is lost as if the files had been removed a moment later. Without this limit, the
 comparison would be 8 % of the processor time of a checkpoint in a loop.
 
-Once a file was missing, the watch raises for good, even if the file returns: it may have been written elsewhere meanwhile. Opening the
+Once a file was missing, the watch raises at every save, even if the file returns: it may have been written elsewhere meanwhile. Opening the
 store again checks that. Does not notice a file that is overwritten in place and keeps its inode.
 """
 
