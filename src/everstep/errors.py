@@ -38,7 +38,8 @@
     │   ├── HistoryChanged  E416  an events cursor belongs to a history that is gone
     │   ├── SecondPath      E417  the store's file is reachable by two paths
     │   ├── MissingCapability E418  the store's backend cannot do that
-    │   └── WrongSeal       E419  the digests of the store were made with another key
+    │   ├── WrongSeal       E419  the digests of the store were made with another key
+    │   └── StoreGone       E420  a file of the store was deleted, replaced or moved while it was open (a StoreFailed)
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
@@ -365,6 +366,18 @@ class StoreFailed(StoreError):
     written: Written = "unknown"
     lasting = False
     """Whether this handle refuses all further writes, so the store must be opened again."""
+
+
+class StoreGone(StoreFailed):
+    """A file of the store was deleted, replaced or moved while the store was open."""
+
+    code = "E420"
+    remedy = (
+        "Stop this program. If the files were moved, move them back together; if they were deleted or replaced, restore a backup. "
+        "Then start the program again. To delete or move a store, first end all programs that use it."
+    )
+    written: Written = "no"
+    lasting = True
 
 
 class StoreClosed(StoreError):

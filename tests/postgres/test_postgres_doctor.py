@@ -56,6 +56,22 @@ def test_a_healthy_server_has_nothing_but_good_findings(safe_place: str, safe_se
     assert "every commit is synced" in found["sync"].sentence
 
 
+def test_a_plain_connection_is_never_called_encrypted(safe_place: str) -> None:
+    everstep.open(safe_place).close()
+    found = looked_at(safe_place)["wire"]
+    assert (found.level, found.sentence) == ("ok", "the connection is not encrypted; the server sees it come from its own machine")
+
+
+@pytest.mark.parametrize(
+    ("encrypted", "local", "level", "said"),
+    [(True, True, "ok", "is encrypted"), (True, False, "ok", "is encrypted"), (False, True, "ok", "not encrypted"), (False, False, "warn", "not encrypted")],
+)  # fmt: skip
+def test_only_a_plain_connection_from_another_machine_is_a_warning(encrypted: bool, local: bool, level: str, said: str) -> None:
+    (found,) = findings({"encrypted": encrypted, "local": local})
+    assert found.level == level
+    assert said in found.sentence
+
+
 def test_a_server_without_fsync_is_bad(place: str, server: Server) -> None:
     if not server.own:
         pytest.skip("the settings of the server that TEST_POSTGRES_URL names are not ours")

@@ -27,7 +27,7 @@ def mend(error: EverstepError, address: str | None, asked: str | None, create: b
 def _not_a_store(error: NotAStore, address: str | None, asked: str | None, create: bool) -> None:
     if error.missing:
         where = "" if asked is None else f" --store {quote(asked)}"
-        create_it = f"Create its tables: `everstep migrate{where}`" if is_database(address) else f"Create one: `everstep init{where}`"
+        create_it = f"Create {'its tables' if is_database(address) else 'one'}: `everstep init{where}`"
         error.remedy = f"{create_it}. Or name another one with --store, or try `everstep demo`."
     elif error.remedy != NotAStore.remedy:
         return

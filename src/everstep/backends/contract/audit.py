@@ -38,6 +38,6 @@ class Audit(Protocol):
         network (other machines may have it open), volatile (lost when the machine is switched off); writes (`Manifest.writes`), seen (the
         most writes that this machine has recorded, or None); sync_remedy and write_remedy (what to do if a setting is unsafe). Of a
         server: full_page_writes, checksums, autovacuum; connections and most_connections; oldest_seconds (age of the oldest
-        transaction); encrypted (the connection is encrypted or stays on the machine); clock_ahead_us (how far its clock is ahead of
-        ours); live_rows, dead_rows.
+        transaction); encrypted (the connection is); local (it comes from the server's own machine); clock_ahead_us (how
+        far its clock is ahead of ours); live_rows, dead_rows.
         """

@@ -31,7 +31,7 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.errors import InvalidArgument, NewerFormat, NotAStore, StoreError, StoreUnreachable
 
 FORMAT = 1
-MISSING = "Check the database and the schema in the URL. `everstep migrate` creates the tables; so does opening without create=False."
+MISSING = "Check the database and the schema in the URL. `everstep init` creates the tables; so does opening without create=False."
 BUCKETS = 64
 _PAUSE = 0.2
 _OLDEST = 130000

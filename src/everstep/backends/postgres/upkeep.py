@@ -138,7 +138,7 @@ def health(readers: Readers, address: Address) -> dict[str, object]:
         "health", f'"{address.schema}".runs'
     )
     after = clocks.clock.now_us()
-    ((used, most, oldest, encrypted),) = readers.rows("sessions")
+    ((used, most, oldest, encrypted, local),) = readers.rows("sessions")
     ((live, dead),) = readers.rows("dead_rows", address.schema)
     ((writes,),) = readers.rows("writes")
     why = "the server is a standby" if standby else "the session is read-only" if read_only == "on" else None
@@ -156,6 +156,7 @@ def health(readers: Readers, address: Address) -> dict[str, object]:
         "most_connections": most,
         "oldest_seconds": oldest,
         "encrypted": encrypted,
+        "local": local,
         "clock_ahead_us": now - (before + after) // 2,
         "live_rows": live,
         "dead_rows": dead,

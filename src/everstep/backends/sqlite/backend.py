@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
+from weakref import finalize
 
 import apsw
 
@@ -77,7 +78,7 @@ class SqliteBackend:
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
-        self._writer = Writer(self._connect_writer, self._file.path, self._file.rollback_guard.note, seal)
+        self._writer = Writer(self._connect_writer, self._file.path, self._file.rollback_guard.note, seal, self._file.watch.check)
         self._wal = WalKeeper(self._writer, self._file.writer, self._file.wal, self._file.rollback_guard.merged, most_wal)
         self._locks = WorkerLocks(self._file.path + "-locks")
         if self._file.read_only is None:
@@ -88,13 +89,16 @@ class SqliteBackend:
         self._closed = False
         self._forked = False
         self._rests = False
+        self._spare_wal = finalize(self, self._file.spare_foreign_wal)  # also for a store that was never closed
         os_fork.register(self)
         self._prove_seal()
 
     def _connect_writer(self) -> apsw.Connection:
         connection = self._file.writer()
         self._wal.watch(connection)
-        self._file.rollback_guard.begin(*upkeep.seen(connection))
+        seen = upkeep.seen(connection)
+        self._file.watch.learn()
+        self._file.rollback_guard.begin(*seen)
         return connection
 
     def _prove_seal(self) -> None:
@@ -407,6 +411,7 @@ class SqliteBackend:
                 closing.callback(part.close)
             for bell in self._bells:
                 closing.callback(bell.stop)
+            closing.callback(self._spare_wal)
 
     def rest(self) -> None:
         """Pause before a fork; see `files.os_fork`. A thread that forks during its own save can't wait for it: the child undoes it."""

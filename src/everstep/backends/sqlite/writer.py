@@ -29,11 +29,19 @@ _BATCH = 1000
 class Writer(GroupCommit):
     """The only writer of one store in this process."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], path: str, seen: Callable[[int], None], seal: Seal = unkeyed) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], apsw.Connection],
+        path: str,
+        seen: Callable[[int], None],
+        seal: Seal = unkeyed,
+        check_files: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(path, _BATCH)
         self._seal = seal
         self._connect = connect
         self._seen = seen
+        self._check_files = check_files
         self._transaction: Transaction | None = None
         self._committing: Sequence[Request] | None = None
         self._resting: Guest | None = None
@@ -54,6 +62,7 @@ class Writer(GroupCommit):
         try:
             transaction = self._ready()
             transaction.begin()
+            self._check_files()  # after BEGIN, which may have waited long for another process
             for request in requests:
                 if request.abandoned:
                     continue
@@ -153,6 +162,7 @@ class Writer(GroupCommit):
         guest = self._lock.wait_turn()
         try:
             self._ready().begin()
+            self._check_files()
             yield
         finally:
             try:

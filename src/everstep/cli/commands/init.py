@@ -22,22 +22,23 @@ store = ".everstep/store.db"
 
 
 @make("init")
-@click.argument("folder", default=".")
+@click.argument("folder", required=False)
 @click.option("--config-file", is_flag=True, help="Also write an everstep.toml")
-def command(app: App, folder: str, config_file: bool) -> None:
-    """Create the store .everstep/store.db in FOLDER (default: this folder)
+def command(app: App, folder: str | None, config_file: bool) -> None:
+    """Create the store of --store or of the configuration, else .everstep/store.db in FOLDER (default: this folder)
 
-    An existing store is left unchanged.
+    An existing store is left unchanged. With FOLDER, the configuration is not used.
 
     Example: everstep init --config-file
     """
     import everstep
     from everstep.backends.registry import shown
 
-    path = Path(folder) / ".everstep" / "store.db"
-    if not Path(folder).is_dir():
+    home = Path(folder or ".")
+    if not home.is_dir():
         raise click.UsageError(f"FOLDER must be an existing folder, got {folder!r}")
-    where = app.url or str(path)
+    # the store that all other commands would use: their hint to create one leads here
+    where = (app.address if folder is None else app.url) or str(home / ".everstep" / "store.db")
     check_lasting(where)
     try:
         is_new = not _is_there(where)
@@ -46,13 +47,13 @@ def command(app: App, folder: str, config_file: bool) -> None:
         mend(error, where, app.url, create=True)
         raise
     where = shown(where)
-    written = config_file and create(Path(folder) / "everstep.toml", _CONFIG)
+    written = config_file and create(home / "everstep.toml", _CONFIG)
     if app.out.as_json:
-        app.out.data("init", {"store": where, "new": is_new, "config": str(Path(folder) / "everstep.toml") if written else None})
+        app.out.data("init", {"store": where, "new": is_new, "config": str(home / "everstep.toml") if written else None})
     else:
         app.out.say(f"{'Created' if is_new else 'Already exists:'} {where}")
         if written:
-            app.out.say(f"Created {Path(folder) / 'everstep.toml'}")
+            app.out.say(f"Created {home / 'everstep.toml'}")
 
 
 def _is_there(where: str) -> bool:

@@ -50,8 +50,9 @@ def command(app: App, queue: str, concurrency: int | None, per_key: int | None, 
 
     Example: everstep limit mail --concurrency 2 --rate 100/60s
     """
-    with app.open() as store:
-        if drop or concurrency or per_key or rate:
+    changes = bool(drop or concurrency or per_key or rate)
+    with app.open(create=changes) as store:
+        if changes:
             omitted = None if drop else ...
             store.limit(queue, concurrency=concurrency or omitted, per_key=per_key or omitted, rate=rate or omitted)
         limits = limits_of(store, queue)

@@ -46,7 +46,7 @@ def command(app: App, name: str, workflow: str, arguments: tuple[str, ...], modu
     app.import_all(modules)
     flow = workflow_of(app, workflow)
     args, named = arguments_of(arguments, _OPTIONS)
-    with app.open() as store:
+    with app.open(create=True) as store:
         made = store.schedule(name, flow, *args, **options, **named)
     if app.out.as_json:
         app.out.data("schedule", to_json(schedule_view(made, app.mask)))

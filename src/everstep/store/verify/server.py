@@ -22,7 +22,7 @@ def findings(health: Mapping[str, Any]) -> Iterator[Finding]:
     if "clock_ahead_us" in health:
         yield _clock(int(health["clock_ahead_us"]))
     if "encrypted" in health:
-        yield _wire(health["encrypted"])
+        yield _wire(health["encrypted"], health.get("local", False))
     if "oldest_seconds" in health:
         yield _transactions(int(health["oldest_seconds"]))
     if "dead_rows" in health:
@@ -54,9 +54,11 @@ def _clock(ahead: int) -> Finding:
     return Finding("warn", "server clock", said, "Synchronise both clocks with NTP.")
 
 
-def _wire(encrypted: bool) -> Finding:
+def _wire(encrypted: bool, local: bool) -> Finding:
     if encrypted:
         return Finding("ok", "wire", "the connection to the server is encrypted")
+    if local:
+        return Finding("ok", "wire", "the connection is not encrypted; the server sees it come from its own machine")
     return Finding("warn", "wire", "the connection to the server is not encrypted", "Add sslmode=verify-full to the store URL.")
 
 

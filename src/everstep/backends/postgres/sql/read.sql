@@ -255,13 +255,13 @@ SELECT current_setting('server_version'), current_setting('fsync'), pg_is_in_rec
     current_setting('autovacuum'), {schema}.now_us()
 
 -- name: sessions
--- How many sessions are connected, how many may be, how many seconds the oldest transaction of this database has been open, and whether the
--- connection is encrypted or stays on the machine.
+-- How many sessions are connected, how many may be, how many seconds the oldest transaction of this database has been open, whether the
+-- connection is encrypted, and whether it comes from the server's own machine.
 SELECT (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend')::bigint,
     current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint,
     (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint FROM pg_catalog.pg_stat_activity WHERE datname = current_database()),
-    coalesce((SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
-        OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
+    coalesce((SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid()), false),
+    inet_client_addr() IS NULL OR inet_client_addr() <<= '127.0.0.0/8'::inet OR inet_client_addr() = '::1'::inet
 
 -- name: dead_rows
 -- How many rows the tables have, and how many dead ones.

@@ -13,10 +13,10 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 import apsw
 
@@ -31,6 +31,7 @@ from everstep.backends.sqlite.files.os_fork import refuse_unsafe
 from everstep.backends.sqlite.files.parts import attach
 from everstep.backends.sqlite.files.paths import hold, refuse_links, refuse_mounted
 from everstep.backends.sqlite.files.rollback_guard import RollbackGuard, Seen
+from everstep.backends.sqlite.files.watch import FileWatch
 from everstep.errors import Damaged, ForeignWal, InvalidArgument, NewerFormat, NotAStore, ReadOnly, RolledBack, StoreError
 from everstep.system import needs_full_sync, sync_folder, sync_parents
 
@@ -60,6 +61,7 @@ class SqliteFile:
         self.read_only: str | None = None
         self.rollback_guard = RollbackGuard(self.path)
         self._first: apsw.Connection | None = None
+        self._connections: WeakSet[apsw.Connection] = WeakSet()
         refuse_unsafe(self.path)
         if not self._file_path.exists():
             refuse_leftovers(self._file_path)
@@ -72,6 +74,7 @@ class SqliteFile:
         refuse_links(self._file_path)
         refuse_mounted(self._file_path)
         held = hold(self._file_path)
+        self.watch = FileWatch(self.path)
         try:
             self._look(accept_older)
         except BaseException:
@@ -197,6 +200,7 @@ class SqliteFile:
             self._first = self._unmerged(self._bare_reader())
         except StoreError:
             return  # other damage: the next read reports it
+        self._connections.add(self._first)
         try:
             if seen is not None:
                 self._refuse_older(self._first, seen)
@@ -271,7 +275,25 @@ class SqliteFile:
 
     def reader(self) -> apsw.Connection:
         """Return a read-only connection that finds an empty table for each part that does not exist yet."""
-        return self._attached(self._bare_reader())
+        return self._attached(self._kept(self._bare_reader()))
+
+    def _kept(self, connection: apsw.Connection) -> apsw.Connection:
+        """Return a new connection, unless it leads to another file than the store's."""
+        self._connections.add(connection)
+        try:
+            self.watch.check_now()
+        except StoreError:
+            self._unmerged(connection).close()
+            raise
+        return connection
+
+    def spare_foreign_wal(self) -> None:
+        """Before connections are closed: if the store's files are gone, leave those in their place alone. SQLite deletes the WAL by name."""
+        if self.watch.is_complete:
+            return
+        for connection in list(self._connections):
+            with suppress(apsw.ConnectionClosedError):
+                self._unmerged(connection)
 
     def _attached(self, connection: apsw.Connection) -> apsw.Connection:
         try:
@@ -306,6 +328,7 @@ class SqliteFile:
         """Return a connection that writes: WAL, synchronous=FULL, no merging of the WAL during a caller's commit."""
         if self.read_only is not None:
             raise ReadOnly(f"{self.path} is read-only: {self.read_only}")
+        self.watch.check_now()
         if not os.access(self.path, os.W_OK) or not os.access(self._file_path.parent, os.W_OK):
             raise ReadOnly(f"{self.path} or its folder cannot be written")
         try:
@@ -316,7 +339,7 @@ class SqliteFile:
                 connection.execute("PRAGMA journal_mode = WAL").fetchall()
         except apsw.Error as error:
             raise write_error(error, self.path) from error
-        return connection
+        return self._kept(connection)
 
 
 def quoted(path: str) -> str:
