@@ -15,6 +15,7 @@ import everstep
 @pytest.mark.parametrize(
     ("adapter", "package", "wanted"),
     [
+        ("claude", "claude_agent_sdk", "needs claude-agent-sdk 0.2.182: pip install 'everstep[claude]'"),
         ("openai_agents", "agents", "needs openai-agents 0.24: pip install 'everstep[openai-agents]'"),
         ("pydantic_ai", "pydantic_ai", "needs pydantic-ai-slim 2.62 to 2.66: pip install 'everstep[pydantic-ai]'"),
     ],
