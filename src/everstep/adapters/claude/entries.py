@@ -19,7 +19,7 @@ _LINKS = ("type", "uuid", "parentUuid", "sessionId", "leafUuid")  # a transcript
 _SCALARS = (type(None), bool, int, float)
 
 
-class _Odd(Exception):  # noqa: N818 - never leaves this module
+class _Odd(Exception):
     """A text that cannot be stored as it is."""
 
 
@@ -66,18 +66,18 @@ def note_of(stored: Mapping[str, Any]) -> str | None:
     message = stored.get("message")
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         return None
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    for part in parts:
+    role, content = message["role"], message.get("content")
+    for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
         if not isinstance(part, Mapping):
             continue
         if part.get("type") == "tool_use":
-            return f"{message['role']}: -> {part.get('name')}"
+            return f"{role}: -> {part.get('name')!s:.80}"
         if part.get("type") == "tool_result":
-            return f"{message['role']}: <- result"
-        if part.get("type") == "text" and isinstance(part.get("text"), str):
-            return f"{message['role']}: {' '.join(part['text'].split())[:80]}"
-    return message["role"]
+            return f"{role}: <- result"
+        text = part.get("text")
+        if part.get("type") == "text" and isinstance(text, str):
+            return f"{role}: {' '.join(text.split())[:80]}"
+    return str(role)
 
 
 def _copied(value: Any, where: str, odd: bool = False) -> Any:
