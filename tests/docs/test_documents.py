@@ -61,7 +61,7 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("snippet", snippets(), ids=lambda s: s.where)
 def test_a_snippet_runs_in_an_empty_folder(snippet: Snippet, tmp_path: Path) -> None:
-    for framework in re.findall(r"^(?:from|import) (langgraph|agents|pydantic_ai|pydantic_ai_harness)\b", snippet.code, flags=re.MULTILINE):
+    for framework in re.findall(r"^(?:from|import) (langgraph|agents|claude_agent_sdk|pydantic_ai|pydantic_ai_harness)\b", snippet.code, flags=re.MULTILINE):
         pytest.importorskip(framework, reason=f"{framework} is not installed: pip install 'everstep[dev-adapters]'")
     file = tmp_path / "test_snippet.py"
     file.write_text(snippet.code)

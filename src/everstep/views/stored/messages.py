@@ -47,12 +47,13 @@ def _entry_text(message: dict[str, Any]) -> str:
     """Return the message in an entry of a transcript as one line."""
     content, texts = message.get("content"), []
     for part in content if isinstance(content, list) else [content]:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "tool_use":
+        if not isinstance(part, dict):
+            texts.append("" if part is None else _content(part))
+        elif part.get("type") == "tool_use":
             texts.append(f"-> {part.get('name')}({_arguments(part.get('input'))})")
-        elif kind == "tool_result":
+        elif part.get("type") == "tool_result":
             texts.append(f"<- {_content(part.get('content'))}")
-        elif part is not None:
+        else:
             texts.append(_content(part))
     return f"{message['role']}: {' '.join(texts)}".rstrip()
 
