@@ -16,6 +16,7 @@ import everstep
     ("adapter", "package", "wanted"),
     [
         ("adk", "google", "needs google-adk 2.13: pip install 'everstep[adk]'"),
+        ("claude", "claude_agent_sdk", "needs claude-agent-sdk 0.2.182: pip install 'everstep[claude]'"),
         ("openai_agents", "agents", "needs openai-agents 0.24: pip install 'everstep[openai-agents]'"),
         ("pydantic_ai", "pydantic_ai", "needs pydantic-ai-slim 2.62 to 2.66: pip install 'everstep[pydantic-ai]'"),
     ],

@@ -59,11 +59,13 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
 
 
+FRAMEWORKS = ("agent_framework", "agents", "claude_agent_sdk", r"google\.adk", "langgraph", "pydantic_ai", "pydantic_ai_harness")
+"""Packages that a snippet may import; it is skipped without them."""
+
+
 @pytest.mark.parametrize("snippet", snippets(), ids=lambda s: s.where)
 def test_a_snippet_runs_in_an_empty_folder(snippet: Snippet, tmp_path: Path) -> None:
-    for framework in re.findall(
-        r"^(?:from|import) (langgraph|agents|pydantic_ai|pydantic_ai_harness|google\.adk)\b", snippet.code, flags=re.MULTILINE
-    ):
+    for framework in re.findall(rf"^(?:from|import) ({'|'.join(FRAMEWORKS)})\b", snippet.code, flags=re.MULTILINE):
         pytest.importorskip(framework, reason=f"{framework} is not installed: pip install 'everstep[dev-adapters]'")
     file = tmp_path / "test_snippet.py"
     file.write_text(snippet.code)

@@ -21,6 +21,8 @@ def readable(value: Any) -> Any:
     if isinstance(kind, str):
         if kind.removesuffix("-chunk") in _KINDS:
             return message_text(value)
+        if kind == "entry" and isinstance(value.get("message"), dict) and isinstance(value["message"].get("role"), str):
+            return _entry_text(value["message"])
         if kind == "object" and isinstance(value.get("type"), str):
             return _object_text(value)
         if kind == "dict" and isinstance(value.get("items"), dict):
@@ -39,6 +41,21 @@ def message_text(message: dict[str, Any]) -> str:
         parts.append(f"message {message.get('id')}")
     name = f" {message['name']}" if isinstance(message.get("name"), str) else ""
     return f"{message['@']}{name}: {' '.join(part for part in parts if part)}".rstrip()
+
+
+def _entry_text(message: dict[str, Any]) -> str:
+    """Return the message in an entry of a transcript as one line."""
+    content, texts = message.get("content"), []
+    for part in content if isinstance(content, list) else [content]:
+        if not isinstance(part, dict):
+            texts.append("" if part is None else _content(part))
+        elif part.get("type") == "tool_use":
+            texts.append(f"-> {part.get('name')}({_arguments(part.get('input'))})")
+        elif part.get("type") == "tool_result":
+            texts.append(f"<- {_content(part.get('content'))}")
+        else:
+            texts.append(_content(part))
+    return f"{message['role']}: {' '.join(texts)}".rstrip()
 
 
 def _content(content: Any) -> str:
