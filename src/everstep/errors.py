@@ -65,7 +65,8 @@
     └── Suspended           E620  not an error: unwinds a program whose run stops here
         ├── AttemptLost     E413  the store failed during this attempt; the run is released
         ├── Waiting         E621  the run waits for an answer or for a time
-        └── Interrupted     E622  a signal, a budget, a timeout or an operator stopped the run
+        ├── Interrupted     E622  a signal, a budget, a timeout or an operator stopped the run
+        └── SaveFailed      E623  a framework's checkpoint was not saved, so its workflow stops
 
 Relies on nothing. People read these messages, so each names ids and values, never a bare "invalid
 input". `written` says whether the save that failed is in the store.
@@ -730,3 +731,14 @@ class Interrupted(Suspended):
     def __init__(self, run: str, reason: str, exit_code: int | None = None):
         self.run, self.reason, self.exit_code = run, reason, exit_code
         super().__init__(f"run {run!r} was stopped: {reason}")
+
+
+class SaveFailed(Suspended):
+    """A checkpoint of a framework was not saved. The framework would only log that, so this stops its workflow; `error` is the cause."""
+
+    code = "E623"
+    remedy = "Remove the cause, then continue the workflow from its newest checkpoint: what was done since then is done again."
+
+    def __init__(self, run: str, error: Exception):
+        self.run, self.error = run, error
+        super().__init__(f"a checkpoint of run {run!r} was not saved, so the workflow stops: {getattr(error, 'message', error)}")

@@ -1,0 +1,118 @@
+"""Requests for information as gates: `ctx.request_info(…)` asks a question of the run, which `everstep answer` and the inbox can answer.
+
+A gate is named by the executor that asks and a digest of the request and of the checkpoint that has it first, so an old answer never counts
+for a new request with the same id. If the program itself responds, its value is recorded as the answer; if the request is cancelled, the
+question is closed. An approval of a tool call is answered with yes or no.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from agent_framework import Content, WorkflowCheckpoint
+from pydantic import TypeAdapter
+
+import everstep
+from everstep.adapters.agent_framework.layout import ABOUT, GATES
+from everstep.adapters.shared.approvals import ANSWERS, read_answer
+from everstep.adapters.shared.plain import name_of, to_plain
+from everstep.errors import AlreadyAnswered, EverstepError, InvalidArgument
+
+_MOST_TEXT = 1_000
+_DIGITS = 8
+PROGRAM, MOVED_ON = "program", "moved on"
+_APPROVAL = "function_approval_request"
+
+
+def names_of(checkpoint: WorkflowCheckpoint, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the gate of each pending request: the one of the checkpoint before, or a new one."""
+    return {id: known.get(id) or _name(event, id, checkpoint) for id, event in checkpoint.pending_request_info_events.items()}
+
+
+def _name(event: Any, id: str, checkpoint: WorkflowCheckpoint) -> str:
+    digest = sha256(f"{id}\n{checkpoint.checkpoint_id}".encode()).hexdigest()[:_DIGITS]
+    return f"{name_of(event.source_executor_id, 'request')[:80]}-{digest}"
+
+
+def ask(line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str]) -> None:
+    """Record a question for each pending request. One that is open already is not asked again."""
+    for id, event in checkpoint.pending_request_info_events.items():
+        schema = ANSWERS if is_approval(event) else _schema(event.response_type)
+        try:
+            line.ask(names[id], question(event), schema=schema)
+        except InvalidArgument:
+            if schema is None:
+                raise
+            line.ask(names[id], question(event))  # a type that Everstep cannot describe: the framework checks the answer
+
+
+def is_approval(event: Any) -> bool:
+    """Whether a request asks to approve a tool call."""
+    return isinstance(event.data, Content) and event.data.type == _APPROVAL and event.response_type is Content
+
+
+def _schema(type_: Any) -> Any:
+    return None if type_ is None or type_ is Any or type_ is object or type_ is Content else type_
+
+
+def question(event: Any) -> str:
+    """Return the data of a request as text for people."""
+    data = event.data
+    if is_approval(event):
+        call = data.function_call
+        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(to_plain(call.arguments), ensure_ascii=False)
+        data = f"Approve {call.name}({arguments})?"
+    if not isinstance(data, str):
+        data = json.dumps(to_plain(data), ensure_ascii=False, default=str)
+    return str(data).replace("\x00", "")[:_MOST_TEXT] or "(empty)"
+
+
+def close(store: everstep.Store, line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str]) -> None:
+    """Close the questions that the workflow does not wait for any more; the program's own response is recorded as the answer."""
+    pending = set(names.values())
+    stale = [gate for gate in store.gates(line.id) if gate.open and gate.name not in pending]
+    if not stale:
+        return
+    given = {_short(one): one.data for sent in checkpoint.messages.values() for one in sent if one.original_request_info_event is not None}
+    asked = {gate.name: question for gate in stale for question in given if gate.ask == question}
+    for gate in stale:
+        text = asked.get(gate.name)
+        value, by = (to_plain(given[text]), PROGRAM) if text is not None else (None, MOVED_ON)
+        try:
+            store.answer(line.id, gate.address, value, by=by)
+        except AlreadyAnswered:
+            continue  # a person was faster; the workflow has a value
+        except EverstepError:
+            store.answer(line.id, gate.address, f"{value!r:.200}", by=by)  # only shown: the workflow has its value
+    line.answers()  # otherwise the run would be due, and a worker would resume it
+
+
+def _short(message: Any) -> str:
+    return question(message.original_request_info_event)
+
+
+def responses(store: everstep.Store, run: str, state: Mapping[str, Any], checkpoint: WorkflowCheckpoint) -> dict[str, Any]:
+    """Return the responses that have come to the pending requests of a checkpoint, by their ids."""
+    names = state[ABOUT].get(GATES, {})
+    found = {gate.name: gate for gate in store.gates(run)} if names else {}
+    out = {}
+    for id, event in checkpoint.pending_request_info_events.items():
+        gate = found.get(names.get(id, ""))
+        if gate is not None and gate.answered and gate.by != MOVED_ON:
+            out[id] = _response(event, gate.answer)
+    return out
+
+
+def _response(event: Any, answer: Any) -> Any:
+    """Return an answer as the type that the executor expects."""
+    if is_approval(event):
+        return event.data.to_function_approval_response(read_answer(answer)[0])
+    if _schema(event.response_type) is None or (isinstance(event.response_type, type) and isinstance(answer, event.response_type)):
+        return answer
+    try:
+        return TypeAdapter(event.response_type).validate_python(answer)
+    except Exception:  # noqa: BLE001 - the framework converts it, or says what is wrong with it
+        return answer
