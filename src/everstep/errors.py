@@ -276,9 +276,9 @@ class IllegalTransition(EverstepError):
     code = "E307"
     remedy = "See the run's history: store.events(run=run_id). A run that has ended can be forked."
 
-    def __init__(self, run: str, before: str, after: str):
+    def __init__(self, run: str, before: str, after: str, message: str = ""):
         self.run, self.before, self.after = run, before, after
-        super().__init__(f"the status of run {run!r} is {before} and cannot change to {after}")
+        super().__init__(message or f"the status of run {run!r} is {before} and cannot change to {after}")
 
 
 class Reentered(EverstepError):

@@ -60,7 +60,7 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     ),
     "pause": (("waits",), r"\A\Z", r"waits: waiting", r"waits: waiting"),
     "cancel": (("waits",), r"\A\Z", r"waits: cancelled", r"waits: cancelled"),
-    "enqueue": (("hello", *IMPORT, "--id", "q"), r"\Aq\n\Z", r"\Aenqueued in default\n\Z", r"\Aq\nenqueued in default\n\Z"),
+    "enqueue": (("hello", *IMPORT, "--id", "q"), r"\Aq\n\Z", r"\AEnqueued in default\n\Z", r"\Aq\nEnqueued in default\n\Z"),
     "queues": ((), r"mail +0 +0 +0 +0 +3 at once", r"\A\Z", r"mail +0 +0 +0 +0 +3 at once"),
     "limit": (("mail", "--rate", "10/60s"), r"\Amail: 3 at once, 10 per 1 min\n\Z", r"\A\Z", r"\Amail: 3 at once, 10 per 1 min\n\Z"),
     "schedule": (("daily", "hello", "--cron", "0 0 * * *", *IMPORT), rf"\Adaily: next at {ISO}\n\Z", r"\A\Z", r"daily: next at "),

@@ -25,7 +25,7 @@ def test_a_run_is_enqueued_with_all_that_was_said(empty: Shop) -> None:
         "enqueue", f"{PROGRAMS}:order", "tea", "limit=7", "--id", "o", "--queue", "shop", "--priority", "5", "--delay", "1h", "--key", "ann",
         "--dedupe", "tea",
     )  # fmt: skip
-    assert (called.ok().out, called.err) == ("o\n", "enqueued in shop, ready in 1 h\n")
+    assert (called.ok().out, called.err) == ("o\n", "Enqueued in shop, ready in 1 h\n")
     with empty.open() as store:
         entry = store.backend.queue_entry("o")
         assert entry is not None
@@ -40,7 +40,7 @@ def test_an_enqueued_run_is_there_once(empty: Shop) -> None:
     again = empty.json("enqueue", "hello", *IMPORT, "--dedupe", "x")
     assert (first["new"], again["new"], again["run"]) == (True, False, first["run"])
     empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok()
-    assert empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok().err == "already exists: queued\n"
+    assert empty.call("enqueue", "hello", "Ann", *IMPORT, "--id", "h").ok().err == "Already exists: queued\n"
     assert empty.call("enqueue", "hello", "Bo", *IMPORT, "--id", "h").code == exit_codes.CONFLICT
 
 
@@ -85,7 +85,7 @@ def test_whoever_waits_gets_the_outcome(empty: Shop) -> None:
         try:
             called = empty.pipe("enqueue", f"{PROGRAMS}:hello", "Ann", "--id", "h", "--wait").ok()
             assert called.out == "hello Ann\n"
-            assert called.err.splitlines()[0] == "h: enqueued in default"
+            assert called.err.splitlines()[0] == "h: Enqueued in default"
             assert empty.pipe("enqueue", f"{PROGRAMS}:broken", "--wait").code == exit_codes.FAILED
             assert empty.pipe("enqueue", f"{PROGRAMS}:hello", "--wait", "--json").ok().data["result"] == "hello world"
         finally:

@@ -49,7 +49,7 @@ def changed(*pairs: str) -> str:
 LINES = {line.split("id: ")[1].split(",")[0]: line + "\n" for line in BEFORE.splitlines() if "id: " in line}
 
 FINE = {
-    "nothing but the way it is written": changed("name: flow", "# the same\nname: 'flow'"),
+    "only spaces, comments or quoting": changed("name: flow", "# the same\nname: 'flow'"),
     "how steps run": changed(
         "retry: 2",
         "retry: {attempts: 5}, timeout: 10m, kind: llm, description: thinks",

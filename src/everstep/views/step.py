@@ -54,7 +54,7 @@ class StepView(Shape, frozen=True):
 
 
 def step(store: Store, mask: Masking, run: str, address: str) -> StepView:
-    """Return one step of a run by its address, or by its name for its first use."""
+    """Return one step of a run by its address, or by its name, which means the first step with that name."""
     found = store.step(run, address)
     attempts = tuple(_attempt(one, mask) for one in found.attempts)
     arguments = input_view(found.arguments, mask)

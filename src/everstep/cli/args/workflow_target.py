@@ -112,7 +112,7 @@ def json_of(file: str) -> Any:
     try:
         return _strict(read(file))
     except ValueError as error:
-        raise InvalidArgument(f"{_named(file)} must contain JSON: {error}", remedy="Give one JSON value.") from error
+        raise InvalidArgument(f"{_named(file)} must contain JSON: {error}", remedy="Pass one JSON value.") from error
 
 
 def read(file: str) -> str:

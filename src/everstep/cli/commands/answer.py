@@ -45,7 +45,8 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
         is_queued = queue_entry(store, app.mask, found.id) is not None
     if app.out.as_json:
         app.out.data("answer", {"run": found.id, "gate": gate, "value": answer})
-    app.out.say(f"Answer recorded. {'A worker will resume the run.' if is_queued else to_continue(app, found)}", "dim")
+    early_note = "" if any(gate in (one.name, one.address) for one in waiting) else " The run has not reached this gate yet."
+    app.out.say(f"Answer recorded.{early_note} {'A worker will resume the run.' if is_queued else to_continue(app, found)}", "dim")
 
 
 def _list(app: App, run: str, waiting: list[Gate]) -> None:

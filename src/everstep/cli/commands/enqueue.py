@@ -102,8 +102,8 @@ def _remember(app: App, target: str, flow: AnyWorkflow | str, modules: tuple[str
 
 def _words(made: Enqueued[Any], options: dict[str, Any]) -> str:
     if not made.new:
-        return f"already exists: {made.status}"
-    return f"enqueued in {safe(made.queue)}" + (f", ready in {duration(options['delay'])}" if options["delay"] else "")
+        return f"Already exists: {made.status}"
+    return f"Enqueued in {safe(made.queue)}" + (f", ready in {duration(options['delay'])}" if options["delay"] else "")
 
 
 def _ended(app: App, made: Enqueued[Any]) -> Outcome[Any]:

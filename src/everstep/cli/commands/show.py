@@ -23,7 +23,7 @@ _MANY = 10
 def command(app: App, ref: str, step: str | None, limit: int, full: bool) -> None:
     """Show the run REF with its input and result; with STEP, that step with its input, output and error
 
-    REF may also name a checkpoint. STEP is an address such as fetch#2; a name alone means its first use.
+    REF may also name a checkpoint. STEP is an address such as fetch#2; a name alone means the first step with that name.
 
     Example: everstep show o1 'price#0'
     """

@@ -213,7 +213,8 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
-        raise IllegalTransition(row.id, row.status, Status.RUNNING)
+        message = f"run {row.id!r} has ended ({row.status}): its steps can no longer be skipped"
+        raise IllegalTransition(row.id, row.status, Status.RUNNING, message)
     records = _steps(store, row)
     address = address_named(step, (record.note for record in records))
     if _newest(records, address) == SUCCEEDED:
