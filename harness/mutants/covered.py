@@ -85,13 +85,17 @@ class Recorder:
 def join(folder: Path, source: Path) -> dict[str, dict[int, list[str]]]:
     """The names of the tests for each line of each file, from all data files of a folder."""
     from coverage import CoverageData
+    from coverage.exceptions import DataError
 
     names: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path in sorted(folder.iterdir()):
         if path.suffix == ".ini":
             continue
         data = CoverageData(str(path))
-        data.read()
+        try:
+            data.read()
+        except DataError:  # its process was killed while it began this file
+            continue
         for file in data.measured_files():
             lines = names[Path(file).relative_to(source).as_posix()] if Path(file).is_relative_to(source) else {}
             for line, contexts in data.contexts_by_lineno(file).items() if Path(file).is_relative_to(source) else ():
