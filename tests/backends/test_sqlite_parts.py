@@ -267,3 +267,24 @@ def test_a_part_that_was_made_in_a_transaction_that_failed_is_made_again(path: P
     assert len(backend.messages("r")) == 1
     assert backend.check() == []
     backend.close()
+
+
+def test_a_reader_that_connected_just_before_a_part_was_made_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first statement of a connection is prepared with the schema that was read when it was opened."""
+    path = tmp_path / "s.db"
+    with everstep.open(path, config=False):
+        pass
+    reading, writing = SqliteBackend(path), SqliteBackend(path)
+    reading._reader.close()
+    reading._reader._closed = False
+    connect, row = reading._reader._connect, created(writing)
+
+    def connect_first() -> apsw.Connection:
+        connection = connect()
+        writing.commit(next_commit(row, chunks=[(bytes(32), b"\x01\x00frame")]))
+        return connection
+
+    monkeypatch.setattr(reading._reader, "_connect", connect_first)
+    assert reading.chunks(row.family, [bytes(32)]) == {bytes(32): b"\x01\x00frame"}
+    reading.close()
+    writing.close()

@@ -33,7 +33,7 @@ from everstep.errors import Damaged, DamagedRecord, DamagedRun, WrongSeal
 from everstep.records import SEALED, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, unkeyed
 
 SQL = sql_files.load("sqlite", "read")
-_BEGIN, _SCHEMA_VERSION = SQL["begin"], SQL["schema_version"]
+_BEGIN, _SCHEMA_VERSION, _READ_SCHEMA = SQL["begin"], SQL["schema_version"], SQL["read_schema"]
 _FRESH = object()
 _lost: list[apsw.Connection] = []
 
@@ -95,6 +95,9 @@ class Reader:
         """Let this connection find tables that were created since it last read. Ends in a snapshot with all tables of its manifest."""
         connection, version = cursor.connection, cursor.execute(_SCHEMA_VERSION).fetchone()
         if self._schemas.get(connection) is _FRESH:  # no statement was prepared yet
+            # Tables may have been created since this connection was opened. Without this read, SQLite would not notice: it would look for
+            # them in the attached empty database, whose schema is still the same.
+            cursor.execute(_READ_SCHEMA).fetchall()
             self._schemas[connection] = version
             return
         while version != self._schemas.get(connection):

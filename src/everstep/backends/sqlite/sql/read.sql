@@ -260,6 +260,10 @@ SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(coal
 -- Which parts of the tables were created, a bit for each.
 SELECT parts FROM manifest WHERE pk = 1
 
+-- name: read_schema
+-- Makes the connection compare its schema with that of the file.
+SELECT 1 FROM main.sqlite_schema LIMIT 1
+
 -- name: schema_version
 -- How often the tables were changed.
 PRAGMA main.schema_version
