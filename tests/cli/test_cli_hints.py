@@ -1,5 +1,7 @@
 """Hints of the command line: an option before its command, and a `$dict` that has a key twice."""
 
+import json
+
 import pytest
 from cli_helpers import Shop
 
@@ -34,6 +36,27 @@ def test_F6_the_hint_repeats_no_password(shop: Shop) -> None:
     said = shop.call("--when", "1", "--store", "postgresql://ann:hunter2hunter2@db/x", "bisect")
     assert "Options of a command come after its name" in said.err
     assert "hunter2" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["events", "--run", "loop"], "`everstep log loop`"),
+        (["events", "--run=loop", "--follow"], "`everstep log loop --follow`"),
+        (["events", "--follow", "--json", "--run", "loop"], "`everstep log loop --follow --json`"),
+        (["events", "--run"], "`everstep log RUN`"),
+        (["events", "--run", "two words"], "`everstep log 'two words'`"),
+    ],
+)
+def test_events_of_one_run_are_its_log(shop: Shop, typed: list[str], hint: str) -> None:
+    said = shop.call(*typed)
+    assert said.code == 2
+    assert said.out == ""
+    assert "No such option" in said.err
+    if "--json" not in typed:
+        assert f"hint: The events of one run are its log: {hint}." in said.err
+    else:
+        assert json.loads(said.err)["data"]["remedy"] == f"The events of one run are its log: {hint}."
 
 
 def test_F6_other_mistakes_keep_their_hint(shop: Shop) -> None:

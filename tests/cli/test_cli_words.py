@@ -58,6 +58,7 @@ def test_another_word_leads_to_a_command_that_exists(word: str) -> None:
         ("rnus", ["runs", "run"]), ("shw", ["show"]), ("Runs", ["runs"]), ("resum", ["resume"]), ("aprove", ["answer"]), ("verfy", ["verify"]),
         ("delte", ["delete"]), ("wrokers", ["workers", "worker"]), ("xyzzy", []), ("", []),
         ("lgo", ["log"]),
+        ("wait", ["log RUN --follow"]), ("join", ["log RUN --follow"]), ("outcome", ["show RUN"]), ("await", ["log RUN --follow"]),
         ("rnu", ["run"]),
     ],
 )  # fmt: skip

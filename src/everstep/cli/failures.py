@@ -135,7 +135,7 @@ def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
         sys.stderr.write(f"{error.format_message()}\n")  # a group such as `config` was called without a command: print its help
     else:
-        _say(_in_a_line(error.format_message()), _moved(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
+        _say(_in_a_line(error.format_message()), _moved(error, arguments) or _log_of(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
     return error.exit_code
 
 
@@ -159,6 +159,17 @@ def _moved(error: click.ClickException, arguments: list[str]) -> str:
     needed = [] if after else [str(one.make_metavar(context)) for one in command.params if isinstance(one, click.Argument) and one.required]
     typed = " ".join([*map(quote, [arguments[at], *before, *after]), *needed])
     return f"Options of a command come after its name: `everstep {Redactor.default().text(typed)}`."  # a URL may contain a password
+
+
+def _log_of(error: click.ClickException, arguments: list[str]) -> str:
+    """Return the command that prints the events of one run if `events` was asked for them."""
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.NoSuchOption) or error.option_name != "--run" or context is None or context.info_name != "events":
+        return ""
+    named = [(word, after) for word, after in zip(arguments, [*arguments[1:], "-"], strict=True) if word.partition("=")[0] == "--run"]
+    run = next((word.partition("=")[2] or ("" if after.startswith("-") else after) for word, after in named), "")
+    kept = [option for option in ("--follow", "--json") if option in arguments]
+    return f"The events of one run are its log: `{' '.join(['everstep', 'log', quote(run) if run else 'RUN', *kept])}`."
 
 
 def _usage(context: click.Context | None) -> str:
