@@ -135,7 +135,12 @@ def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
         sys.stderr.write(f"{error.format_message()}\n")  # a group such as `config` was called without a command: print its help
     else:
-        _say(_in_a_line(error.format_message()), _moved(error, arguments) or _log_of(error, arguments) or _usage(getattr(error, "ctx", None)), "usage", as_json)
+        _say(
+            _in_a_line(error.format_message()),
+            _moved(error, arguments) or _log_of(error, arguments) or _usage(getattr(error, "ctx", None)),
+            "usage",
+            as_json,
+        )
     return error.exit_code
 
 
