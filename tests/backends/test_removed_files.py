@@ -298,3 +298,22 @@ def test_a_program_whose_store_is_deleted_does_not_end_as_if_it_had_succeeded(tm
     assert "[E420]" in errors
     assert time.monotonic() - began < 20
     assert not path.parent.exists()
+
+
+def test_a_connection_may_open_while_another_thread_compares_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.db"
+    path.touch()
+    watched = watch.FileWatch(str(path))
+    (tmp_path / "s.db-wal").touch()
+    identity = watch._identity
+
+    def learning(file: str) -> tuple[int, int] | None:
+        monkeypatch.setattr(watch, "_identity", identity)
+        watched.learn()  # as another thread does in the middle of a check
+        return identity(file)
+
+    monkeypatch.setattr(watch, "_identity", learning)
+    watched.check_now()
+    (tmp_path / "s.db-wal").unlink()
+    with pytest.raises(StoreGone):
+        watched.check_now()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from weakref import WeakSet, finalize
 
@@ -62,6 +63,7 @@ class SqliteFile:
         self.rollback_guard = RollbackGuard(self.path)
         self._first: apsw.Connection | None = None
         self._connections: WeakSet[apsw.Connection] = WeakSet()
+        self._connecting = Lock()  # a WeakSet must not grow while it is listed
         refuse_unsafe(self.path)
         if not self._file_path.exists():
             refuse_leftovers(self._file_path)
@@ -279,7 +281,8 @@ class SqliteFile:
 
     def _kept(self, connection: apsw.Connection) -> apsw.Connection:
         """Return a new connection, unless it leads to another file than the store's."""
-        self._connections.add(connection)
+        with self._connecting:
+            self._connections.add(connection)
         try:
             self.watch.check_now()
         except StoreError:
@@ -291,7 +294,9 @@ class SqliteFile:
         """Before connections are closed: if the store's files are gone, leave those in their place alone. SQLite deletes the WAL by name."""
         if self.watch.is_complete:
             return
-        for connection in list(self._connections):
+        with self._connecting:
+            connections = list(self._connections)
+        for connection in connections:
             with suppress(apsw.ConnectionClosedError):
                 self._unmerged(connection)
 

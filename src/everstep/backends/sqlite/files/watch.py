@@ -12,6 +12,7 @@ store again checks that. Does not notice a file that is overwritten in place and
 from __future__ import annotations
 
 import os
+from threading import Lock
 from time import monotonic
 
 from everstep.errors import StoreGone
@@ -26,15 +27,15 @@ class FileWatch:
     def __init__(self, path: str) -> None:
         self._path = path
         self._files: dict[str, Identity | None] = {path: _identity(path)}
+        self._learning = Lock()
         self._due = 0.0
         self._gone: str | None = None
 
     def learn(self) -> None:
         """Remember the WAL and the shared memory that a new connection uses. They keep their names while any connection is open."""
-        for name in ("-wal", "-shm"):
-            found = _identity(self._path + name)
-            if found is not None:
-                self._files[self._path + name] = found
+        found = {file: _identity(file) for file in (self._path + "-wal", self._path + "-shm")}
+        with self._learning:  # another dict, not a longer one: another thread may be comparing the files
+            self._files = self._files | {file: identity for file, identity in found.items() if identity is not None}
 
     def check(self) -> None:
         """Raise StoreGone if a file is not where it was. Called in every transaction."""
