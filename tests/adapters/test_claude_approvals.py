@@ -20,7 +20,7 @@ pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk is not installe
 import claude_program
 from claude_agent_sdk import ToolPermissionContext, project_key_for_directory
 
-from everstep.adapters.claude import Approvals, SessionStore, durable
+from everstep.adapters.claude import Approvals, SessionStore, durable, keys
 from everstep.errors import InvalidArgument
 
 ID = "5f0c1a34-77aa-4b1e-9f52-3a0d6d0f1c11"
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run_of(folder: Path) -> str:
-    return f"claude/{project_key_for_directory(folder)}/{ID}"
+    return keys.run_of({"project_key": project_key_for_directory(folder), "session_id": ID})  # a long path is shortened in it
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from everstep.errors import Conflict, InvalidArgument, RunDeleted
 
 WORKFLOW = "claude"
 ADAPTER = "claude"
+_MOST_NOTE = 200  # characters; the SDK may hand over several messages at once
 ENTRIES, SUMMARY, SESSION = "entries", "$summary", "$session"
 
 
@@ -87,7 +88,7 @@ class Transcript:
         state[ENTRIES].extend(new)
         notes = [note for note in map(note_of, new) if note]
         try:
-            await line.checkpoint(note=notes[-1] if notes else None)
+            await line.checkpoint(note=" · ".join(notes)[:_MOST_NOTE] or None)
         except (Conflict, RunDeleted):
             self.forget()
             return None
