@@ -69,7 +69,7 @@ def test_lists_json_filters_and_counts_say_crashed(crashed: Shop) -> None:
     assert "dead: crashed" in crashed.call("log", "dead", "--graph", "mermaid").out
     assert "dead  crashed" in crashed.call("runs", "--tree").out
     on_terminal = " ".join(plain(crashed.terminal("runs").out).split())
-    assert "dead has crashed. To continue: everstep resume dead --import MODULE" in on_terminal
+    assert "dead has crashed. To continue: everstep resume dead --import flows.py" in on_terminal
     assert "next" in plain(crashed.terminal("show", "dead").out)
 
 
