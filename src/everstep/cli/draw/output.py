@@ -141,7 +141,7 @@ class Output:
         return "  ".join(out).rstrip()
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Print names and values, aligned; empty values are left out. The lines of a value stay apart."""
+        """Print names and values, aligned; empty values are left out. A value may have several lines."""
         shown = [(name, text) for name, text in pairs if text]
         longest = max((width(name) for name, _ in shown), default=0)
         for name, text in shown:
