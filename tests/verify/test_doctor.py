@@ -200,7 +200,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     found = store.doctor()
     assert found["leases"].level == found["unfinished runs"].level == "warn"
     assert "2 runs (a, b) are held by workers that have died" in found["leases"].sentence
-    assert "2 running; 2 runs (a, b) are marked running, but no process runs them" in found["unfinished runs"].sentence
+    assert "2 crashed; 2 runs (a, b) are marked running, but no process runs them" in found["unfinished runs"].sentence
     with store.run("a"), store.run("b"):
         pass
     assert store.doctor()["leases"].level == "ok"

@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from everstep.backends.contract.queues import Limits, QueueEntry, Task
-from everstep.fields import Shape
+from everstep.fields import Shape, replace
 from everstep.store.views import when
 from everstep.views.json import Stored
 from everstep.views.masking import Masking
+from everstep.views.runs import seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
@@ -142,8 +143,8 @@ def queues(store: Store, minutes: int = MINUTES) -> list[QueueView]:
 
 
 def stranded(store: Store) -> list[Stranded]:
-    """Return the runs that no live worker will take, and why."""
-    return store.stranded()
+    """Return the runs that no live worker will take, and why; with their status as `views.runs` shows it."""
+    return [replace(one, status=seen_status(store, store.get(one.run))[0]) for one in store.stranded()]
 
 
 def workers(store: Store, queue: str | None = None) -> list[WorkerView]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import click
@@ -17,7 +16,8 @@ from everstep.cli.draw.hints import to_continue
 from everstep.errors import InvalidArgument
 from everstep.views.json import to_json
 from everstep.views.runs import run_view
-from everstep.views.stored.paths import parse, shown
+from everstep.views.stored.edits import put, remove
+from everstep.views.stored.paths import parse
 from everstep.views.stored.tagged_json import from_json
 
 
@@ -61,38 +61,9 @@ def _edit(changes: tuple[str, ...], removed: tuple[str, ...], file: str | None) 
     def edit(state: Any) -> Any:
         state = state if whole is None else whole[0]
         for path, value in pairs:
-            _change(state, path, partial(_put, value))
+            state = put(state, path, value)
         for path in paths:
-            _change(state, path, _remove)
+            state = remove(state, path)
         return state
 
     return edit
-
-
-def _change(state: Any, path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> None:
-    if not path:
-        raise InvalidArgument("the path must not be empty", remedy="To replace the whole state, use --state FILE.")
-    holder = _holder(state, path)
-    try:
-        change(holder, path[-1])
-    except (KeyError, IndexError):
-        raise InvalidArgument(f"the state has no value at {shown(path):.100}", remedy="Print the state: `everstep state REF`.") from None
-
-
-def _put(value: Any, holder: Any, key: Any) -> None:
-    holder[key] = value
-
-
-def _remove(holder: Any, key: Any) -> None:
-    del holder[key]
-
-
-def _holder(state: Any, path: tuple[Any, ...]) -> Any:
-    for key in path[:-1]:
-        try:
-            state = state[key]
-        except (KeyError, IndexError, TypeError):
-            raise InvalidArgument(f"the state has no {key!r:.100}, so no value inside it can be changed") from None
-    if not isinstance(state, (dict, list)) or (isinstance(state, list) and not isinstance(path[-1], int)):
-        raise InvalidArgument(f"{path[-1]!r:.100} cannot be changed: it is inside a {type(state).__name__}, not a dict or list")
-    return state

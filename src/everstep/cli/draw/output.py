@@ -141,11 +141,11 @@ class Output:
         return "  ".join(out).rstrip()
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Print names and values, aligned; empty values are left out."""
+        """Print names and values, aligned; empty values are left out. A value may have several lines."""
         shown = [(name, text) for name, text in pairs if text]
         longest = max((width(name) for name, _ in shown), default=0)
         for name, text in shown:
-            lines = folded(text, self.columns - longest - GAP).split("\n")
+            lines = [part for line in text.split("\n") for part in folded(line, self.columns - longest - GAP).split("\n")]
             self.line(f"{self.style(_pad(name, longest, False), 'dim')}  {lines[0]}")
             for line in lines[1:]:
                 self.line(f"{' ' * longest}  {line}")

@@ -106,7 +106,7 @@ class Timeline:
         parts += [f"${data['cost']:,.4f}"] if data.get("cost") else []
         error = data.get("error")
         if error:
-            parts.append(self._out.style(cell(f"{error.get('type')}: {error.get('message')}", 200), "red"))
+            parts.append(self._out.style(cell(" ".join(f"{error.get('type')}: {error.get('message')}".split("\n")), 200), "red"))
         return "  ".join(parts)
 
     def _checkpoint(self, data: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe, size
 from everstep.cli.draw.values import answers, shown
 from everstep.cli.pages.checkpoint_page import used_words
+from everstep.cli.pages.error_words import error_words, traceback_words
 from everstep.cli.pages.value_words import call_words, value_words
 from everstep.ids import unquote
 from everstep.views.json import to_json
@@ -74,17 +75,18 @@ def _used(run: RunView, newest: CheckpointView) -> str:
 def _further(app: App, run: RunView, is_queued: bool) -> list[tuple[str, str]]:
     error = run.error
     return [
-        ("error", cell(app.mask.text(f"{error['type']}: {error['message']}"), 1_000) if error else ""),
+        ("error", error_words(run.id, app.mask.text(error["type"]), app.mask.text(error["message"])) if error else ""),
         ("next", app.out.style(_next(app, run), "dim") if app.out.terminal and not is_queued else ""),
     ]
 
 
 def _traceback(app: App, run: RunView) -> None:
-    text = run.error.get("traceback") if run.error else None
+    error = run.error
+    text = traceback_words(app.mask.text(error["message"]), app.mask.text(error.get("traceback") or "")) if error else ""
     if text:
         app.out.line()
         app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.raw(safe(app.mask.text(text.rstrip()), lines=True))
+        app.out.raw(text)
 
 
 def _next(app: App, run: RunView) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from everstep.cli.app import App
-from everstep.cli.draw.text import cell, duration, safe
+from everstep.cli.draw.text import duration, safe
+from everstep.cli.pages.error_words import error_cell, error_words, traceback_words
 from everstep.cli.pages.value_words import call_words, value_words
 from everstep.views.json import to_json
 from everstep.views.step import AttemptView, StepView
@@ -24,13 +25,14 @@ def show_step(app: App, one: StepView, full: bool) -> None:
             ("worker", safe(newest.worker)),
             ("input", safe(one.input) if one.arguments is None else call_words(one.arguments, full) or "no arguments"),
             ("output", value_words(one.output, full) + (" (skipped)" if newest.skipped else "") if one.status == "succeeded" else ""),
-            ("error", cell(f"{one.error.type}: {one.error.message}", 1_000) if one.error else ""),
+            ("error", error_words(one.run, one.error.type, one.error.message) if one.error else ""),
         ]
     )
-    if one.error and one.error.traceback:
+    traceback = traceback_words(one.error.message, one.error.traceback) if one.error else ""
+    if traceback:
         app.out.line()
         app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.raw(safe(one.error.traceback.rstrip(), lines=True))
+        app.out.raw(traceback)
     if len(one.attempts) > 1:
         _attempts(app, one)
 
@@ -43,7 +45,7 @@ def _used(one: AttemptView) -> str:
 def _attempts(app: App, one: StepView) -> None:
     app.out.line()
     rows = [
-        (str(n), made.status, app.out.when(made.started), duration(made.seconds), cell(f"{made.error.type}: {made.error.message}", 200) if made.error else "")
+        (str(n), made.status, app.out.when(made.started), duration(made.seconds), error_cell(made.error.type, made.error.message) if made.error else "")
         for n, made in enumerate(one.attempts, 1)
     ]  # fmt: skip
     app.out.table(("ATTEMPT", "STATUS", "BEGAN", "TOOK", "ERROR"), rows, right=(0,), drop=("TOOK", "BEGAN"), cuts=("ERROR",))

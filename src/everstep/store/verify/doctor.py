@@ -25,7 +25,7 @@ from everstep.store.verify.full_copy_estimate import naive_size, shown_size
 
 _AT_ONCE = 500
 _SAFE_SQLITE = (3, 51, 3)
-_UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value, Status.WAITING.value)
+_UNFINISHED = (Status.QUEUED.value, Status.RUNNING.value, Status.WAITING.value, "crashed", "interrupted")
 _LEAST_FREE, _LITTLE_FREE = 16 * 1024 * 1024, 256 * 1024 * 1024
 _LARGE_WAL = 256 * 1024 * 1024
 _DAY_US = 86_400 * 1_000_000
@@ -199,10 +199,10 @@ class _Doctor:
         while True:
             rows = self._backend.runs(Query(oldest_first=True, after=after, limit=_AT_ONCE))
             for after, row in rows:  # noqa: B007 -- the last one is the cursor
-                seen.statuses[row.status] += 1
                 seen.newest = max(seen.newest, row.updated_at, row.created_at)
                 seen.stored += row.stored
                 driven = row.worker is not None and self._backend.holder(row) is not None
+                seen.statuses[_seen_status(row, driven)] += 1
                 if row.worker is not None and not driven:
                     seen.stale.append(row.id)
                 if (
@@ -295,6 +295,13 @@ def _permissions(file: int, folder: int) -> Finding:
     if wrong:
         return Finding("warn", "permissions", " and ".join(wrong), "Use chmod 600 for the file and chmod 700 for its folder.")
     return Finding("ok", "permissions", "only the owner may read and write the file")
+
+
+def _seen_status(row: RunRow, driven: bool) -> str:
+    """Return the status of a run as lists of runs show it: one that is marked running, but that no process runs, has another word."""
+    if row.status != Status.RUNNING.value or driven:
+        return row.status
+    return "interrupted" if row.worker is None else "crashed"
 
 
 def _unfinished(seen: _Seen) -> Finding:
