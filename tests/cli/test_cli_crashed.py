@@ -13,6 +13,7 @@ import warm
 from cli_helpers import Shop, environment, plain
 
 import everstep
+from everstep.errors import InvalidArgument
 from everstep.runtime.run import attempt_of
 
 FLOWS = """
@@ -73,6 +74,25 @@ def test_lists_json_filters_and_counts_say_crashed(crashed: Shop) -> None:
     assert "next" in plain(crashed.terminal("show", "dead").out)
 
 
+def test_the_library_finds_crashed_and_interrupted_runs(crashed: Shop) -> None:
+    with everstep.open(crashed.path) as store:
+        with store.run("live"):
+            row = attempt_of(store.run("left").__enter__()).row
+            assert row is not None
+            store.keeper.release(row)
+            assert [run.id for run in store.runs(status="crashed")] == ["dead"]
+            assert [run.id for run in store.runs(status="interrupted")] == ["left"]
+            assert {run.id for run in store.runs(status="running")} == {"dead", "left", "live"}
+        assert store.runs(status="crashed", workflow="other") == []
+        assert [run.id for run in store.runs(status="crashed", workflow="dies", limit=1)] == ["dead"]
+        with pytest.raises(InvalidArgument, match=r"limit must be an integer from 1 to 10,000, got 0"):
+            store.runs(status="crashed", limit=0)
+        with pytest.raises(InvalidArgument, match=r"status must be one of .*cancelled, crashed, interrupted, got 'dead'"):
+            store.runs(status="dead")
+        with pytest.raises(InvalidArgument, match=r"status must be one of .*cancelled, got 'crashed'"):
+            store.checkpoints("dead", status="crashed")
+
+
 def test_a_follower_is_told_that_the_process_has_died(crashed: Shop) -> None:
     child = crashed.spawn("log", "dead", "--follow", columns=200)
     child.expect_exact("dead has crashed. To continue: everstep resume dead")
@@ -105,6 +125,10 @@ def test_pages_of_runs_with_one_of_these_statuses_are_full(empty: Shop) -> None:
         rest = empty.json("runs", "--status", "interrupted", "-n", "2", "--after", str(first["next"]))
         assert [run["id"] for run in rest["runs"]] == ["r1"]
         assert rest["next"] is None
+        two = store.runs(status="interrupted", limit=2)
+        assert [run.id for run in two] == ["r5", "r3"]
+        assert [run.id for run in store.runs(status="interrupted", limit=2, after=two.next)] == ["r1"]
+        assert [run.id for run in store.runs(status="interrupted", oldest_first=True)] == ["r1", "r3", "r5"]
         assert [run["id"] for run in empty.json("runs", "--status", "running")["runs"]] == ["r6", "r4", "r2", "r0"]
         assert all(run["open"] for run in empty.json("runs", "--status", "running")["runs"])
 

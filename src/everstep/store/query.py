@@ -28,6 +28,8 @@ RESERVED = "$"
 MAX_POSITION = 2**63 - 1
 """The largest cursor, position or limit that every backend can compare."""
 Time = datetime | float | int
+CRASHED, INTERRUPTED = "crashed", "interrupted"
+"""Words for runs that are stored as running, but that no live process runs: its process died, or closed the run before its end."""
 
 
 _COMMON = ("tag", "note", "meta", "since", "until", "oldest_first", "after", "limit")
@@ -67,7 +69,8 @@ def make_query(what: str, **filters: Any) -> Query:
         )
     status = filters.get("status")
     if status is not None and status not in tuple(Status):
-        raise InvalidArgument(f"status must be one of {', '.join(Status)}, got {status!r}")
+        words = tuple(Status) if status in (CRASHED, INTERRUPTED) else (*Status, CRASHED, INTERRUPTED)
+        raise InvalidArgument(f"status must be one of {', '.join(words)}, got {status!r:.60}")
     _check_numbers(filters)
     for name in ("workflow", "session", "parent", "prefix", "note"):
         check_text(filters.get(name), name)
@@ -102,6 +105,28 @@ def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
     page: Page[RunInfo] = Page(RunInfo.of(row) for _, row in found[:limit])
     page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
     return page
+
+
+def list_stopped(backend: Backend, status: str, **filters: Any) -> Page[RunInfo]:
+    """List the runs that are crashed or interrupted. No index knows them: each run that is stored as running is looked at."""
+    limit, found = filters.pop("limit", None), Page[RunInfo]()
+    _check_numbers({"limit": limit})
+    while True:  # a page that is full of other runs is not the last one
+        page = list_runs(backend, make_query("runs", **filters, status=Status.RUNNING, limit=None if limit is None else limit - len(found)))
+        found += [run for run in page if stopped(backend, run) == status]
+        found.next = filters["after"] = page.next
+        if page.next is None or len(found) == limit:
+            return found
+
+
+def stopped(backend: Backend, run: RunInfo) -> str | None:
+    """Return the word for a run that is stored as running and that no live process runs; None for every other run."""
+    if run.status != Status.RUNNING:
+        return None
+    row = backend.run(run.id) if run.open else None
+    if row is None or row.worker is None:
+        return INTERRUPTED
+    return CRASHED if backend.holder(row) is None else None
 
 
 def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkpoint]:

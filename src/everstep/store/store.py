@@ -131,8 +131,13 @@ class BaseStore:
     def runs(self, **filters: Unpack[query.RunFilters]) -> Page[RunInfo]:
         """List runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must match), note (a part
         of it), meta (a dict of key and value), since, until (datetime or seconds), oldest_first, limit, after (the `next` of the
-        previous page).
+        previous page). The status "crashed" finds runs whose process died, "interrupted" those whose process closed them before
+        their end; the status of both is stored as "running".
         """
+        status = filters.get("status")
+        if status in (query.CRASHED, query.INTERRUPTED):
+            given = {name: value for name, value in filters.items() if name != "status"}
+            return query.list_stopped(self.backend, str(status), **given)
         return query.list_runs(self.backend, query.make_query("runs", **filters))
 
     def checkpoints(self, run_id: str, **filters: Unpack[query.CheckpointFilters]) -> Page[Checkpoint]:

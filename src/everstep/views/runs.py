@@ -10,6 +10,7 @@ from everstep.errors import NotFound
 from everstep.fields import Shape
 from everstep.records import Status
 from everstep.store.lookup import driver
+from everstep.store.query import CRASHED, INTERRUPTED
 from everstep.store.views import RunInfo
 from everstep.views.json import Beside, Stored
 from everstep.views.masking import Masking
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _MOST = 2_000
 _CHILDREN = 500
-CRASHED, INTERRUPTED = "crashed", "interrupted"
 STATUSES = ("queued", "running", CRASHED, INTERRUPTED, "waiting", "succeeded", "failed", "cancelled")
 
 
@@ -95,12 +95,12 @@ def seen_status(store: Store, run: RunInfo) -> tuple[str, bool]:
 
 def list_runs(store: Store, mask: Masking, *, status: str | None = None, **filters: Any) -> RunPage:
     """Return one page of runs, newest first; filters and the cursor `after` are those of `store.runs`, and `status` is that of a view."""
-    if status not in (Status.RUNNING, CRASHED, INTERRUPTED):
+    if status != Status.RUNNING:
         page = store.runs(status=status, **filters)
         return RunPage(tuple(run_view(store, run, mask) for run in page), page.next)
     found: list[RunView] = []
     limit, after = filters.pop("limit", None), filters.pop("after", None)
-    while True:  # a page that is full of runs with another of these statuses is not the last one
+    while True:  # a page that is full of crashed and interrupted runs is not the last one
         page = store.runs(status=Status.RUNNING, after=after, limit=None if limit is None else limit - len(found), **filters)
         found += [view for run in page if (view := run_view(store, run, mask)).status == status]
         after = page.next

@@ -13,9 +13,10 @@ from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import RUN
 from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.timeline import Timeline
+from everstep.store.query import CRASHED
 from everstep.views import journal
 from everstep.views.json import to_json
-from everstep.views.runs import CRASHED, seen_status
+from everstep.views.runs import seen_status
 
 if TYPE_CHECKING:
     from everstep.api import Store
