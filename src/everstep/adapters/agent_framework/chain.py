@@ -33,11 +33,19 @@ class Chain:
         self._line: Any = None
         self._loaded: OrderedDict[str, str | None] = OrderedDict()  # by checkpoint: the newest one when it was loaded
         self._roots: OrderedDict[str, str] = OrderedDict()  # by checkpoint of this process: the one that it goes back to
+        self._gates: OrderedDict[str, Mapping[str, str]] = OrderedDict()  # by checkpoint of this process: its gates by request
 
-    def was_loaded(self, id: str, newest: str | None) -> None:
-        """Note that a checkpoint was loaded, to be continued from."""
+    def was_loaded(self, id: str, newest: str | None, names: Mapping[str, str]) -> None:
+        """Note that a checkpoint was loaded, to be continued from, with its gates."""
         _remember(self._loaded, id, newest)
+        _remember(self._gates, id, names if id == newest else {})  # time travel: the answers of then don't count
         self._roots.setdefault(id, id)
+
+    def restore(self, checkpoint: WorkflowCheckpoint, names: Mapping[str, str]) -> None:
+        """Ask and close the questions of the newest checkpoint, if a killed process has not come to it, or if the run is a fork."""
+        line = self._open()
+        gates.ask(line, checkpoint, names, self._store.gates(self.run))
+        gates.close(self._store, line, checkpoint, names, names)
 
     def save(self, checkpoint: WorkflowCheckpoint, to_state: Callable[[Mapping[str, str]], dict[str, Any]]) -> None:
         """Append a checkpoint with its questions; when this returns, both are durable."""
@@ -54,12 +62,14 @@ class Chain:
             known = line.state.get(ABOUT, {}) if line.number else {}
             newest = known.get(ID)
             self._refuse_stale(checkpoint, newest)
-            names = gates.names_of(checkpoint, known.get(GATES, {}) if previous is not None and previous == newest else {})
+            before = self._before(previous, known)
+            names = gates.names_of(checkpoint, before)
             try:
-                self._append(line, checkpoint, to_state(names), names)
+                self._append(line, checkpoint, to_state(names), names, before)
             except Conflict:
                 self.forget()
                 continue
+            _remember(self._gates, id, names)
             _remember(self._roots, id, self._roots.get(previous, previous) if previous is not None else id)
             return
         raise Conflict(
@@ -67,11 +77,23 @@ class Chain:
             remedy="Try again.",
         )
 
-    def _append(self, line: Any, checkpoint: WorkflowCheckpoint, state: dict[str, Any], names: Mapping[str, str]) -> None:
+    def _before(self, previous: str | None, newest: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the gates of the checkpoint that a new one follows, by request."""
+        if previous is None:
+            return {}
+        found = self._gates.get(previous)
+        if found is not None:
+            return found
+        return newest.get(GATES, {}) if newest.get(ID) == previous else {}
+
+    def _append(
+        self, line: Any, checkpoint: WorkflowCheckpoint, state: dict[str, Any], names: Mapping[str, str], before: Mapping[str, str]
+    ) -> None:
+        asked = self._store.gates(self.run) if checkpoint.pending_request_info_events and line.exists else []
         with self._store.together():  # a crash leaves no checkpoint without its questions
             line.checkpoint(note=note_of(checkpoint), meta={ID: checkpoint.checkpoint_id}, state=state)
-            gates.ask(line, checkpoint, names)
-        gates.close(self._store, line, checkpoint, names)
+            gates.ask(line, checkpoint, names, asked)
+        gates.close(self._store, line, checkpoint, names, before)
         if is_finished(checkpoint) and not _is_driven(line):
             line.status("succeeded")
 

@@ -8,7 +8,7 @@ question is closed. An approval of a tool call is answered with yes or no.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -16,7 +16,7 @@ from agent_framework import Content, WorkflowCheckpoint
 from pydantic import TypeAdapter
 
 import everstep
-from everstep.adapters.agent_framework.layout import ABOUT, GATES
+from everstep.adapters.agent_framework.layout import ABOUT, GATES, is_functional
 from everstep.adapters.shared.approvals import ANSWERS, read_answer
 from everstep.adapters.shared.plain import name_of, to_plain
 from everstep.errors import AlreadyAnswered, EverstepError, InvalidArgument
@@ -25,11 +25,16 @@ _MOST_TEXT = 1_000
 _DIGITS = 8
 PROGRAM, MOVED_ON = "program", "moved on"
 _APPROVAL = "function_approval_request"
+_YES_NO = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no"]}]}
 
 
 def names_of(checkpoint: WorkflowCheckpoint, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the gate of each pending request: the one of the checkpoint before, or a new one."""
-    return {id: known.get(id) or _name(event, id, checkpoint) for id, event in checkpoint.pending_request_info_events.items()}
+    """Return the gate of each pending request: the one of the checkpoint before, or a new one.
+
+    A functional workflow runs again from its start and asks for all responses again, so the gates of answered requests are kept there.
+    """
+    pending = {id: known.get(id) or _name(event, id, checkpoint) for id, event in checkpoint.pending_request_info_events.items()}
+    return {**known, **pending} if is_functional(checkpoint) else pending
 
 
 def _name(event: Any, id: str, checkpoint: WorkflowCheckpoint) -> str:
@@ -37,9 +42,12 @@ def _name(event: Any, id: str, checkpoint: WorkflowCheckpoint) -> str:
     return f"{name_of(event.source_executor_id, 'request')[:80]}-{digest}"
 
 
-def ask(line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str]) -> None:
-    """Record a question for each pending request. One that is open already is not asked again."""
+def ask(line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str], asked: Iterable[everstep.Gate]) -> None:
+    """Record a question for each pending request. One that was asked already, open or answered, is not asked again."""
+    had = {gate.name for gate in asked if gate.by != MOVED_ON}
     for id, event in checkpoint.pending_request_info_events.items():
+        if names[id] in had:
+            continue
         schema = ANSWERS if is_approval(event) else _schema(event.response_type)
         try:
             line.ask(names[id], question(event), schema=schema)
@@ -55,6 +63,8 @@ def is_approval(event: Any) -> bool:
 
 
 def _schema(type_: Any) -> Any:
+    if type_ is bool:
+        return _YES_NO
     return None if type_ is None or type_ is Any or type_ is object or type_ is Content else type_
 
 
@@ -70,39 +80,39 @@ def question(event: Any) -> str:
     return str(data).replace("\x00", "")[:_MOST_TEXT] or "(empty)"
 
 
-def close(store: everstep.Store, line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str]) -> None:
-    """Close the questions that the workflow does not wait for any more; the program's own response is recorded as the answer."""
-    pending = set(names.values())
+def close(store: everstep.Store, line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Close the questions that the workflow does not wait for any more; the program's own response is recorded as the answer.
+
+    `names` are the gates of this checkpoint by request id, `known` those of the one before.
+    """
+    pending = {names[id] for id in checkpoint.pending_request_info_events}
     stale = [gate for gate in store.gates(line.id) if gate.open and gate.name not in pending]
     if not stale:
         return
-    given = {_short(one): one.data for sent in checkpoint.messages.values() for one in sent if one.original_request_info_event is not None}
-    asked = {gate.name: question for gate in stale for question in given if gate.ask == question}
+    sent = [one for batch in checkpoint.messages.values() for one in batch if one.original_request_info_event is not None]
+    given = {known.get(one.original_request_info_event.request_id): one.data for one in sent}
     for gate in stale:
-        text = asked.get(gate.name)
-        value, by = (to_plain(given[text]), PROGRAM) if text is not None else (None, MOVED_ON)
+        value, by = (to_plain(given[gate.name]), PROGRAM) if gate.name in given else (None, MOVED_ON)
         try:
             store.answer(line.id, gate.address, value, by=by)
         except AlreadyAnswered:
             continue  # a person was faster; the workflow has a value
         except EverstepError:
             store.answer(line.id, gate.address, f"{value!r:.200}", by=by)  # only shown: the workflow has its value
-    line.answers()  # otherwise the run would be due, and a worker would resume it
-
-
-def _short(message: Any) -> str:
-    return question(message.original_request_info_event)
+    if not any(gate.answered and gate.name in pending for gate in store.gates(line.id)):
+        line.answers()  # otherwise the run would be due, and a worker would resume it
 
 
 def responses(store: everstep.Store, run: str, state: Mapping[str, Any], checkpoint: WorkflowCheckpoint) -> dict[str, Any]:
-    """Return the responses that have come to the pending requests of a checkpoint, by their ids."""
+    """Return the responses that have come to the requests of a checkpoint, by their ids."""
     names = state[ABOUT].get(GATES, {})
     found = {gate.name: gate for gate in store.gates(run)} if names else {}
     out = {}
-    for id, event in checkpoint.pending_request_info_events.items():
-        gate = found.get(names.get(id, ""))
+    for id, name in names.items():
+        gate, event = found.get(name), checkpoint.pending_request_info_events.get(id)
         if gate is not None and gate.answered and gate.by != MOVED_ON:
-            out[id] = _response(event, gate.answer)
+            said = read_answer(gate.answer)[0] if gate.schema == _YES_NO else gate.answer
+            out[id] = said if event is None else _response(event, said)
     return out
 
 

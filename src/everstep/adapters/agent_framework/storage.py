@@ -17,7 +17,7 @@ import everstep
 from everstep.adapters.agent_framework import gates, upkeep
 from everstep.adapters.agent_framework.chain import Chain, refuse_foreign
 from everstep.adapters.agent_framework.classes import Classes
-from everstep.adapters.agent_framework.layout import ABOUT, ID, to_checkpoint, to_state
+from everstep.adapters.agent_framework.layout import ABOUT, GATES, ID, to_checkpoint, to_state
 from everstep.adapters.agent_framework.serial import Serial, in_thread
 from everstep.adapters.agent_framework.values import Decoding, Encoding
 from everstep.errors import EverstepError, InvalidArgument, NotFound, SaveFailed
@@ -67,9 +67,9 @@ class CheckpointStorage:
         if self._owns:
             self.store.close()
 
-    def of_run(self, run: str) -> CheckpointStorage:
+    def of_run(self, run: str, *, strict: bool | None = None) -> CheckpointStorage:
         """Return a storage with the same options for one run, by its id."""
-        return CheckpointStorage(self.store, types=self._types, strict=self.strict, run=run)
+        return CheckpointStorage(self.store, types=self._types, strict=self.strict if strict is None else strict, run=run)
 
     def run_of(self, workflow_name: str) -> str:
         """Return the id of the run that has the checkpoints of a workflow."""
@@ -134,9 +134,16 @@ class CheckpointStorage:
         answers: dict[str, Any] = await in_thread(gates.responses, self.store, found[0], found[1], self._decoded(*found))
         return answers
 
+    async def restore_questions(self, *, workflow_name: str) -> None:
+        """Ask the questions of the newest checkpoint that are missing, and close those that nothing waits for: a fork, or a killed process."""
+        found = await in_thread(self._latest, workflow_name)
+        if found is not None:
+            names = dict(found[1][ABOUT].get(GATES, {}))
+            await self._serial.run(self._chain(found[0], workflow_name).restore, self._decoded(*found), names)
+
     def _save(self, run: str, checkpoint: WorkflowCheckpoint, state: dict[str, Any]) -> None:
         def with_gates(names: Any) -> dict[str, Any]:
-            return {**state, ABOUT: {**state[ABOUT], "gates": dict(names)}} if names else state
+            return {**state, ABOUT: {**state[ABOUT], GATES: dict(names)}} if names else state
 
         self._chain(run, checkpoint.workflow_name).save(checkpoint, with_gates)
 
@@ -165,7 +172,8 @@ class CheckpointStorage:
         for _, state in self.store.states(run, first=number, last=number):
             made = self._decoded(run, state)
             newest = self._newest(run)
-            self._chain(run, made.workflow_name).was_loaded(made.checkpoint_id, None if newest is None else newest[1][ABOUT][ID])
+            chain, names = self._chain(run, made.workflow_name), dict(state[ABOUT].get(GATES, {}))
+            chain.was_loaded(made.checkpoint_id, None if newest is None else newest[1][ABOUT][ID], names)
             return made
         raise WorkflowCheckpointException(f"Checkpoint {number} of run {run!r} was deleted meanwhile")
 
