@@ -180,6 +180,18 @@ def test_everstep_resume_continues_a_session_that_was_stopped_to_wait(folder: Pa
         assert not store.questions()
 
 
+def test_a_worker_continues_a_session_after_the_answer(folder: Path) -> None:
+    program(folder, wait="0").communicate(timeout=40)
+    for made in ([], ["Find"], ["Find", "Pay"]):
+        gate = question(folder)
+        assert ledger(folder) == made
+        everstep_command(folder, "answer", gate.run, gate.name, "yes")
+        everstep_command(folder, "worker", "--import", "claude_program", "--until-idle")
+    assert ledger(folder) == ["Find", "Pay", "Pay"]
+    with everstep.open(folder / "s.db") as store:
+        assert (store.outcome(run_of(folder)).result, list(store.questions()), store.due()) == ("Done.", [], [])
+
+
 def test_all_commands_show_what_people_understand(folder: Path) -> None:
     running = program(folder, wait="0")
     running.communicate(timeout=40)
