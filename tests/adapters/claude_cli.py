@@ -2,7 +2,8 @@
 """A scripted `claude` program: speaks the stream-json protocol of the CLI, so that the real SDK runs with a real process. Only the model is scripted.
 
 CLAUDE_SCRIPT is a list of tool calls in JSON, `[["Pay", {"eur": 5}], …]`. It makes the calls that the transcript has no result of, asks for
-permission before each, writes those that are made to CLAUDE_LEDGER, and answers "Done.".
+permission before each, writes those that are made to CLAUDE_LEDGER, and answers "Done.". After the first call of the tool CLAUDE_KILL, it kills the
+program that has started it, before that program hears of the result.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import uuid
 from pathlib import Path
@@ -84,6 +86,9 @@ def turn(session: Session, prompt: Any) -> None:
         if answer["behavior"] == "allow":
             with open(os.environ["CLAUDE_LEDGER"], "a") as ledger:
                 ledger.write(f"{tool} {json.dumps(answer['updatedInput'])}\n")
+            if os.environ.get("CLAUDE_KILL") == tool:
+                os.kill(os.getppid(), signal.SIGKILL)
+                os._exit(0)
         else:
             result |= {"content": answer["message"], "is_error": True}
         session.add("user", [result])

@@ -95,26 +95,74 @@ def test_another_process_answers_while_the_session_waits(folder: Path) -> None:
         assert store.verify("full").ok
 
 
-@pytest.mark.parametrize("kill", ["ask", "answer"])
-def test_an_answer_survives_kill_9_and_counts_for_one_call(folder: Path, kill: str) -> None:
-    running = program(folder, kill)
-    gate = question(folder, running)
-    everstep_command(folder, "answer", gate.run, gate.name, "yes")
+def answered(folder: Path, running: subprocess.Popen[str], said: str, tool: str) -> Any:
+    """Wait for the question about a tool, and answer it."""
+    while not (gate := question(folder, running)).ask.startswith(f"Let Claude use {tool}"):
+        time.sleep(0.05)
+    everstep_command(folder, "answer", gate.run, gate.name, said)
+    return gate
+
+
+def test_an_answer_survives_kill_9_and_counts_for_one_call(folder: Path) -> None:
+    running = program(folder)
+    answered(folder, running, "yes", "Find")
     while (gate := question(folder, running)).ask.startswith("Let Claude use Find"):
-        time.sleep(0.1)
-    if kill == "ask":
-        running.kill()
+        time.sleep(0.05)
+    running.kill()
+    running.wait(40)
     everstep_command(folder, "answer", gate.run, gate.name, "yes")
-    assert running.wait(40) == -signal.SIGKILL
-    assert ledger(folder) == ["Find"]
     again = program(folder)  # it makes the first payment without asking; the second one is a question of its own
     second = question(folder, again)
     assert (second.name, ledger(folder)) == (f"{gate.name}-2", ["Find", "Pay"])
+    assert "may have been made" not in second.ask
     everstep_command(folder, "answer", second.run, second.name, '{"answer": "no", "reason": "too much"}')
     assert again.communicate(timeout=40)[0].strip() == "Not made: refused by a person: too much"
     assert ledger(folder) == ["Find", "Pay"]
     with everstep.open(folder / "s.db") as store:
         assert store.verify("full").ok
+
+
+@pytest.mark.parametrize(("kill", "made"), [("answer", ["Find"]), ("tool", ["Find", "Pay"])])
+def test_a_call_that_may_have_been_made_is_asked_again(folder: Path, kill: str, made: list[str]) -> None:
+    running = program(folder, kill)
+    answered(folder, running, "yes", "Find")
+    gate = answered(folder, running, "yes", "Pay")
+    assert running.wait(40) == -signal.SIGKILL
+    assert ledger(folder) == made
+    again = program(folder)
+    second = question(folder, again)
+    assert (second.name, ledger(folder)) == (f"{gate.name}-2", made)
+    assert second.ask.endswith("it may have been made.")
+    everstep_command(folder, "answer", second.run, second.name, "no")
+    assert again.communicate(timeout=40)[0].strip() == "Not made: refused by a person"
+    assert ledger(folder) == made  # one approval, one payment at most
+
+
+COMMITS = [sign * number for number in range(1, 16) for sign in (1, -1)]
+
+
+@pytest.mark.parametrize("number", COMMITS if os.environ.get("EVERSTEP_DEEP") else [-3, 4, -6, 7])
+def test_killed_at_a_commit_no_tool_runs_more_often_than_it_was_approved(folder: Path, number: int) -> None:
+    approved = 0
+    for kill in (str(number), "none"):
+        running = program(folder, kill)
+        while running.poll() is None:
+            with everstep.open(folder / "s.db") as store:
+                for gate in store.questions():
+                    store.answer(gate.run, gate.name, "yes")
+                    approved += 1
+            time.sleep(0.05)
+        out = running.communicate(timeout=40)[0].strip()
+        assert running.returncode in (0, -signal.SIGKILL)
+        assert len(ledger(folder)) <= approved
+        if running.returncode == 0:
+            break
+    assert out == "Done."
+    assert (ledger(folder).count("Find"), ledger(folder).count("Pay")) >= (1, 2)
+    with everstep.open(folder / "s.db") as store:
+        assert store.verify("full").ok
+        used = store.load(run_of(folder))["$used"]
+        assert len(used) == len(set(used)) <= approved
 
 
 def test_everstep_resume_continues_a_session_that_was_stopped_to_wait(folder: Path) -> None:
@@ -132,12 +180,24 @@ def test_everstep_resume_continues_a_session_that_was_stopped_to_wait(folder: Pa
         assert not store.questions()
 
 
+def test_a_worker_continues_a_session_after_the_answer(folder: Path) -> None:
+    program(folder, wait="0").communicate(timeout=40)
+    for made in ([], ["Find"], ["Find", "Pay"]):
+        gate = question(folder)
+        assert ledger(folder) == made
+        everstep_command(folder, "answer", gate.run, gate.name, "yes")
+        everstep_command(folder, "worker", "--import", "claude_program", "--until-idle")
+    assert ledger(folder) == ["Find", "Pay", "Pay"]
+    with everstep.open(folder / "s.db") as store:
+        assert (store.outcome(run_of(folder)).result, list(store.questions()), store.due()) == ("Done.", [], [])
+
+
 def test_all_commands_show_what_people_understand(folder: Path) -> None:
     running = program(folder, wait="0")
     running.communicate(timeout=40)
     run = run_of(folder)
     assert run in everstep_command(folder, "runs")
-    assert "user: Buy a bike" in everstep_command(folder, "log", run)
+    assert "user: " in everstep_command(folder, "log", run)  # of entries that share a commit, it shows the last
     state = everstep_command(folder, "state", run)
     assert "Buy a bike" in state
     assert "$summary" not in state

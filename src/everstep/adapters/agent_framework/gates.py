@@ -89,8 +89,8 @@ def close(store: everstep.Store, line: Any, checkpoint: WorkflowCheckpoint, name
     stale = [gate for gate in store.gates(line.id) if gate.open and gate.name not in pending]
     if not stale:
         return
-    sent = [one for batch in checkpoint.messages.values() for one in batch if one.original_request_info_event is not None]
-    given = {known.get(one.original_request_info_event.request_id): one.data for one in sent}
+    sent = [(one.original_request_info_event, one.data) for batch in checkpoint.messages.values() for one in batch]
+    given = {known.get(event.request_id): data for event, data in sent if event is not None}
     for gate in stale:
         value, by = (to_plain(given[gate.name]), PROGRAM) if gate.name in given else (None, MOVED_ON)
         try:

@@ -1,4 +1,4 @@
-"""One transcript: a run whose state has the entries in order, and beside them `$summary` and `$session`, which commands leave out.
+"""One transcript: a run whose state has the entries in order, and beside them `$summary`, `$session` and `$used`, which commands leave out.
 
 An append is one checkpoint that stores only the new entries, all of them or none. An entry whose uuid the transcript has is left out. If
 another process appends first, the entries are added after its own. Relies on lines (`store.line`), so it holds no lease.
@@ -19,7 +19,7 @@ from everstep.errors import Conflict, InvalidArgument, RunDeleted
 WORKFLOW = "claude"
 ADAPTER = "claude"
 _MOST_NOTE = 200  # characters; the SDK may hand over several messages at once
-ENTRIES, SUMMARY, SESSION = "entries", "$summary", "$session"
+ENTRIES, SUMMARY, SESSION, USED = "entries", "$summary", "$session", "$used"
 
 
 class Transcript:
@@ -55,8 +55,13 @@ class Transcript:
                 raise
 
     async def begin(self) -> Any:
-        """Create the run if it does not exist; return its line. The caller holds the lock."""
+        """Create the run if it does not exist; return its line, up to date. The caller holds the lock."""
         line = await self.line()
+        try:
+            await line.refresh()
+        except RunDeleted:
+            self.forget()
+            line = await self.line()
         while not line.exists:
             try:
                 await line.checkpoint(note="started")
