@@ -197,7 +197,7 @@ def test_all_commands_show_what_people_understand(folder: Path) -> None:
     running.communicate(timeout=40)
     run = run_of(folder)
     assert run in everstep_command(folder, "runs")
-    assert "user: " in everstep_command(folder, "log", run)  # of entries that share a commit, it shows the last
+    assert "user: Buy a bike" in everstep_command(folder, "log", run)  # of entries that share a commit, it shows the last
     state = everstep_command(folder, "state", run)
     assert "Buy a bike" in state
     assert "$summary" not in state
