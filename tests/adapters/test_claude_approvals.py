@@ -201,7 +201,8 @@ def test_all_commands_show_what_people_understand(folder: Path) -> None:
     state = everstep_command(folder, "state", run)
     assert "Buy a bike" in state
     assert "$summary" not in state
-    assert "Find" in everstep_command(folder, "diff", f"{run}@1", f"{run}@2") + everstep_command(folder, "diff", f"{run}@2", f"{run}@3")
+    assert "Find" in state
+    assert "entries" in everstep_command(folder, "diff", f"{run}@1", f"{run}@2")
     everstep_command(folder, "blame", run, "entries[0]")
     everstep_command(folder, "fork", f"{run}@2", run[:-2] + "22")
     everstep_command(folder, "verify", "--depth", "full")
