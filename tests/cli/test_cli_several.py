@@ -186,3 +186,22 @@ def test_events_of_all_runs_are_followed(many: Shop) -> None:
     child.expect_exact("w1")
     child.sendintr()
     assert child.ended() == 130
+
+
+def test_runs_that_do_not_exist_are_refused_before_the_question(many: Shop) -> None:
+    called = many.call("delete", "nothing")
+    assert called.code == 3, called.err
+    assert "there is no run 'nothing'" in called.err
+    assert "Confirm" not in called.err
+
+
+def test_a_run_that_ended_can_no_longer_be_paused(many: Shop) -> None:
+    called = many.call("pause", "ended")
+    assert called.code != 0
+    assert "run 'ended' has ended (succeeded): it can no longer be paused [E307]" in called.err
+
+
+def test_prune_without_a_retention_says_that_it_keeps_everything(many: Shop) -> None:
+    said = many.call("prune").ok()
+    assert "No retention is set, so every state is kept." in said.out + said.err
+    assert "0 states" not in said.out + said.err

@@ -174,3 +174,17 @@ def test_a_program_that_drives_a_run_is_listed_without_queues(store: everstep.St
         (found,) = store.workers()
         assert (found.runs, found.queues, found.workflows) == (["mine"], [], {})
     assert store.workers() == []
+
+
+def test_a_worker_is_listed_with_its_queues_before_it_claims_its_first_run(store: everstep.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise `workers` shows a process without queues for a moment, and `queues --stranded` a queue without workers."""
+    seen: list[list[str]] = []
+    claim = store.keeper.claim
+
+    def look(*args: object) -> object:
+        seen.extend(worker.queues for worker in store.workers())
+        return claim(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store.keeper, "claim", look)
+    store.worker(queues=["a", "b"]).run(until_idle=True)
+    assert seen[0] == ["a", "b"]

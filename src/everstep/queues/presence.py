@@ -48,6 +48,11 @@ class Presence:
         self._written: str | None = None
         self._attends = False
 
+    def begin(self) -> None:
+        """Record this worker before it claims its first run."""
+        if self._written is None:
+            self.record()
+
     def record(self) -> None:
         """Record the worker's queues and workflows; writes only if they changed."""
         text = json.dumps(WorkerRecord(*self._about, flows.versions())._asdict())

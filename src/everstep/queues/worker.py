@@ -195,6 +195,7 @@ class Worker:
         if self.stopping:
             self._stop_idle()
             return False
+        self._presence.begin()
         free = 0 if self._suspects.one_is_alone(self._store.backend, self.jobs) else self.concurrency - len(self.jobs)
         not_these = [*self._left, *list(self.jobs)]  # also the runs executed here: after a suspend, their leases may look expired
         taken = self._store.keeper.claim(self.queues, flows.known(), free, not_these) if free else []

@@ -18,6 +18,7 @@ from everstep.cli.args.times import MOMENT
 from everstep.cli.args.workflow_target import pair
 from everstep.cli.draw.text import plural, safe
 from everstep.errors import EverstepError, NotFound
+from everstep.store.lookup import ids_like
 from everstep.views.runs import STATUSES, RunView, list_runs
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def chosen(
     ids = list(dict.fromkeys(to_change(store, run) for run in runs)) if runs else _matching(store, app, filters, fits)
     if not ids:
         raise NotFound(f"no run that you can {verb} matches the filters", remedy="List runs with the same filters: `everstep runs`.")
+    if runs and ask and not any(ids_like(store, run, 1) == [run] for run in ids):
+        raise NotFound(f"there is no run {ids[0]!r}", remedy="List runs with `everstep runs`.")
     if (ask or len(ids) > 1 or filters) and not confirm_or_stop(app, _question(verb, ids), yes):
         app.out.say("Nothing was changed.")
         return []

@@ -35,6 +35,8 @@ def command(app: App, run: str | None, dry_run: bool, **given: Any) -> int:
             plan = store.prune(retention, run=run, dry_run=dry_run, progress=progress)
     if app.out.as_json:
         app.out.data("prune", to_json(prune_view(plan)))
+    elif retention is None and not plan.runs and not plan.unread:
+        app.out.say("No retention is set, so every state is kept. Set what to keep, for example `everstep prune --keep-last 20`.")
     else:
         print_plan(app, plan, " Run `everstep gc` to reclaim disk space.")
     return 0 if not plan.unread else 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import indent
 
 from everstep.cli.draw.text import cell, cut, safe
 from everstep.cli.failures import in_commands
@@ -27,6 +28,7 @@ def error_cell(kind: str, message: str) -> str:
 
 
 def traceback_words(message: str, traceback: str | None) -> str:
-    """Return a traceback, unless it only repeats the message: an error that was never raised has no frames."""
+    """Return an indented traceback, so that no line of it looks like a row of the page. Empty if it has no frames and only repeats the message."""
     text = (traceback or "").rstrip()
-    return "" if text.partition(": ")[2].strip() == message.strip() else safe(text, lines=True)
+    kind, _, said = text.partition(": ")
+    return "" if "\n" not in kind and said.strip() == message.strip() else indent(safe(text, lines=True), "  ")

@@ -165,7 +165,8 @@ def _stop(store: EngineStore, run_id: str, name: str, reason: str | None, status
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
-        raise IllegalTransition(row.id, row.status, status)
+        message = f"run {row.id!r} has ended ({row.status}): it can no longer be paused"
+        raise IllegalTransition(row.id, row.status, status, message)
     if store.mask is not None:
         reason = store.mask.text(reason)
     post(store, row, name, check_text(reason, "reason"), None, "reason")
