@@ -47,7 +47,9 @@ def _outside_of_runs() -> Iterator[None]:
     known, loaded = dict(workflow._known), set(sys.modules)
     yield
     # A module that is imported once defines its workflows once, so those of a module that this test was the first to import stay.
-    once = {name: flow for name, flow in workflow._known.items() if getattr(flow.function, "__module__", None) in sys.modules.keys() - loaded}
+    once = {
+        name: flow for name, flow in workflow._known.items() if getattr(flow.function, "__module__", None) in sys.modules.keys() - loaded
+    }
     workflow._known.update(known | once)
     guard.forget()  # nor, if it held a lock of a store by hand, that it was interrupted in a save
     frame.set(None)
