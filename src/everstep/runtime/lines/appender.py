@@ -415,7 +415,7 @@ class Appender:
             first = await self.ways.call(checked, self.store.backend, row, 1, 1)
             if "workflow" in said_in(first[0]):
                 raise InvalidArgument(
-                    f"run {row.id!r} belongs to the workflow {row.workflow!r}",
+                    f"a line cannot append to run {row.id!r}: it belongs to the workflow {row.workflow!r}",
                     remedy="Continue it with store.resume(run_id), or fork it. line.attach works on any run.",
                 )
         self._plain_key = row.key
