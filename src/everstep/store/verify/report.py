@@ -61,7 +61,9 @@ class Report(Shape):
         found = "all good" if self.ok else _count(len(self.problems), "problem")
         lines = [head + found, *map(str, self.problems)]
         if self.unreachable:
-            lines.append(f"{_count(self.unreachable, 'chunk')} that nothing refers to, {self.unreachable_bytes:,} bytes: run store.gc()")
+            lines.append(
+                f"{_count(self.unreachable, 'chunk')} that nothing refers to, {self.unreachable_bytes:,} bytes: store.gc() frees them"
+            )
         if not self.complete:
             lines.append(f"incomplete, the time ran out: checked {self.reached}")
         return "\n".join(lines)
