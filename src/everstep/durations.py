@@ -35,7 +35,7 @@ def _parsed(text: str, what: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
     if found is None or found[2] not in _SECONDS:
         raise InvalidArgument(
-            f'{what} must be seconds, a timedelta, or a string such as "30s", got {text!r:.60}',
+            f'{what} must be a number of seconds, a timedelta, or a string such as "30s", got {text!r:.60}',
             remedy='Units: ms, s, min, h, d and w, as in "1.5h".',
         )
     return float(found[1]) * _SECONDS[found[2]]

@@ -26,7 +26,7 @@
     │   ├── NewerFormat     E402  written by a newer Everstep
     │   ├── ReadOnly        E403  the store cannot be written
     │   ├── StoreFull       E404  no space left
-    │   ├── StoreFailed     E405  an I/O error; this handle refuses further writes
+    │   ├── StoreFailed     E405  an I/O error; the open store refuses further writes
     │   ├── StoreClosed     E406  the store was closed
     │   ├── StoreBusy       E407  another process kept the store locked too long
     │   ├── UnknownBackend  E408  no backend for that URL
@@ -198,7 +198,7 @@ class PrunedCheckpoint(NotFound):
         self.before, self.after = kept
         near = " and ".join(f"{run}@{n}" for n in kept if n is not None)
         super().__init__(
-            f"the state of {run}@{number} was pruned", remedy=f"Load one of the nearest that were kept: {near}." if near else None
+            f"the state of {run}@{number} was pruned", remedy=f"Load a checkpoint that was kept; the nearest: {near}." if near else None
         )
 
 
@@ -360,13 +360,13 @@ class StoreFull(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The disk reported an error, or the writer ran out of memory; this handle refuses further writes."""
+    """The disk reported an error, or the writer ran out of memory; the open store refuses further writes."""
 
     code = "E405"
     remedy = "Check the disk and the memory, then open the store again. Check the run's newest checkpoint before you continue."
     written: Written = "unknown"
     lasting = False
-    """Whether this handle refuses all further writes, so the store must be opened again."""
+    """Whether the open store refuses all further writes, so that it must be opened again."""
 
 
 class StoreGone(StoreFailed):
@@ -734,7 +734,7 @@ class Interrupted(Suspended):
 
 
 class SaveFailed(Suspended):
-    """A checkpoint of a framework was not saved. The framework would only log that, so this stops its workflow; `error` is the cause."""
+    """A checkpoint of a framework was not saved. The framework would only log the failure, so Everstep stops its workflow; `error` is the cause."""
 
     code = "E623"
     remedy = "Remove the cause, then continue the workflow from its newest checkpoint: what was done since then is done again."

@@ -154,3 +154,8 @@ def test_results_are_told_in_the_form_of_blocks_all_in_one_message(store: everst
 def test_an_answer_that_is_no_text_is_a_message_of_text(store: everstep.Store) -> None:
     assert conversation(store, {"total": 3})[-1] == {"role": "assistant", "content": '{"total": 3}'}
     assert AgentState(store.load("a")).answer == {"total": 3}
+
+
+def test_actions_that_are_no_list_are_refused_by_name() -> None:
+    with pytest.raises(InvalidArgument, match="actions must be a list of actions, got 3"):
+        Decision(actions=3)  # type: ignore[arg-type]

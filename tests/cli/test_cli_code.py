@@ -47,7 +47,7 @@ def stopped(empty: Shop, request: pytest.FixtureRequest) -> Shop:
 def test_a_name_in_a_store_is_not_imported_but_what_worked_is_suggested(stopped: Shop) -> None:
     called = stopped.pipe("resume", "r")
     assert called.code == 1
-    assert "Last time it was defined by flows/order.py: `everstep resume r --import flows/order.py`." in called.err
+    assert "flows/order.py defined it last time: `everstep resume r --import flows/order.py`." in called.err
     assert not (Path(stopped.folder) / "imported").exists()
     assert stopped.pipe("resume", "r", "--import", "flows/order.py").ok().out == "worked\n"
 

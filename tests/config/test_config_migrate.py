@@ -158,20 +158,19 @@ def test_text_that_is_no_toml_is_refused_with_its_line() -> None:
     [
         ("checkpoint_frequency = 0", "an integer of at least 1"),
         ('checkpoint_interval = "60"', "an integer of at least 1"),
-        ('checkpoint_enabled = "no"', "true, false"),
-        ("cleanup_enabled = 1", "true, false"),
-        ('cleanup_schedule = "hourly"', "manual, on_startup, startup, on_open, daily, weekly, monthly"),
+        ('checkpoint_enabled = "no"', "true or false"),
+        ("cleanup_enabled = 1", "true or false"),
+        ('cleanup_schedule = "hourly"', "one of manual, on_startup, startup, on_open, daily, weekly, monthly"),
         ("retention_days = 1.5", "an integer of at least 1"),
-        ("persistence_enabled = 0", "true, false"),
+        ("persistence_enabled = 0", "true or false"),
         ("storage_location = 5", "a string that is not empty"),
-        ('format = "pickle"', "json, json_gzip, gzip"),
+        ('format = "pickle"', "one of json, json_gzip, gzip"),
     ],
 )
 def test_an_older_key_with_a_bad_value_names_file_line_and_what_is_allowed(line: str, allowed: str) -> None:
     Path("everstep.toml").write_text(f"\n{line}\n")
     (fault,) = faults("everstep.toml")
-    assert fault.startswith(f"everstep.toml:2: {line.split(' ')[0]} = ")
-    assert fault.endswith(f"allowed: {allowed}")
+    assert fault.startswith(f"everstep.toml:2: {line.split(' ')[0]} must be {allowed}, got ")
     with pytest.raises(InvalidConfig):
         rewritten(line)
 

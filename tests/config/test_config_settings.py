@@ -130,15 +130,15 @@ def test_a_bad_value_names_file_line_key_value_and_what_is_allowed(name: str, va
     assert error.code == "E105"
     assert error.location == "everstep.toml:4"
     assert error.key == name
-    assert error.message.startswith(f"everstep.toml:4: {name} = ")
-    assert "allowed: " in error.message or "needs event and call" in error.message
+    assert error.message.startswith((f"everstep.toml:4: {name} must be ", f"everstep.toml:4: {name}: "))
+    assert any(part in error.message for part in (" must be ", "a hook needs event and call", "a hook has no key"))
     assert faults("everstep.toml") == [error.message]
 
 
 @pytest.mark.parametrize("name", [n for n, key in KEYS.items() if key.kind not in ("text", "modules", "names")])
 def test_a_bad_variable_names_itself_and_what_is_allowed(name: str) -> None:
     key = KEYS[name]
-    with pytest.raises(InvalidConfig, match=f"^environment {key.variable}: {re.escape(name)} = '\\(no good' .*allowed: "):
+    with pytest.raises(InvalidConfig, match=f"^environment {key.variable}: {re.escape(name)}(: event)? must be .*, got '\\(no good'"):
         load(environ={key.variable: "(no good"})
 
 
@@ -207,7 +207,7 @@ def test_all_faults_of_a_file_are_listed_at_once() -> None:
         ("zzz = 1\n", "there is no key 'zzz'; allowed: enabled, store, preset"),
         ("[compression]\ncodek = 1\n", "compression has no key 'codek'; did you mean codec?"),
         ('compression = "zstd"\n', "compression must be a table; allowed: compression.codec, compression.level"),
-        ("[enabled]\nx = 1\n", "enabled = {'x': 1} is not allowed; allowed: true, false"),
+        ("[enabled]\nx = 1\n", "enabled must be one of true, false, got {'x': 1}"),
         ('"a.b" = 1\n', "there is no key 'a.b'"),
     ],
 )

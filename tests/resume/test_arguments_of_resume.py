@@ -40,7 +40,7 @@ BAD = [
     ({"accept": ["look#0", "luk#0"]}, "accept must name recorded steps of run 'r', got 'luk#0'"),
     ({"budget": 5}, "budget must be an everstep.Budget, got 5"),
     ({"timeout": 0}, "timeout must be a number of seconds greater than 0, got 0"),
-    ({"timeout": "1"}, "timeout must be seconds, a timedelta, or a string such as \"30s\", got '1'"),
+    ({"timeout": "1"}, "timeout must be a number of seconds, a timedelta, or a string such as \"30s\", got '1'"),
     ({"timeout": True}, "timeout must be a number of seconds greater than 0, got True"),
     ({"timeout": float("nan")}, "timeout must be a number of seconds greater than 0, got nan"),
 ]

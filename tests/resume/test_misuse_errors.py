@@ -69,10 +69,10 @@ def test_F6_an_argument_that_cannot_be_stored_is_called_an_argument(store: evers
         store.start(ask, id="r")
     send = store.enqueue if how == "enqueue" else store.start
     given = object()
-    with pytest.raises(Unstorable, match=r"^argument 1 of the workflow f6-ask is a") as caught:
+    with pytest.raises(Unstorable, match=r"^workflow f6-ask: args\[0\] is a") as caught:
         send(ask, given, id="r")
     assert "result of" not in str(caught.value)
-    with pytest.raises(Unstorable, match=r"^argument x of the workflow f6-ask\[1\]\['a'\] is a"):
+    with pytest.raises(Unstorable, match=r"^workflow f6-ask: x\[1\]\['a'\] is a"):
         send(ask, x=[1, {"a": given}], id="r")
     assert len(store.runs()) == (how == "again")
 

@@ -23,7 +23,7 @@ def test_every_form_is_the_same_number_of_seconds(given: Any, seconds: float | N
 
 @pytest.mark.parametrize("given", ["", "30", "s", "30x", "-5s", "1h30m", "nan s", "3 0s", "5 S"])
 def test_another_text_is_refused_with_an_example(given: str) -> None:
-    with pytest.raises(InvalidArgument, match='delay must be seconds, a timedelta, or a string such as "30s"'):
+    with pytest.raises(InvalidArgument, match='delay must be a number of seconds, a timedelta, or a string such as "30s"'):
         to_seconds(given, "delay")
 
 

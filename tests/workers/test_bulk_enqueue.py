@@ -80,7 +80,7 @@ def test_one_item_that_cannot_be_enqueued_leaves_all_out(store: everstep.Store) 
         with pytest.raises(error):
             store.enqueue_many([*good, item])
         assert [run.id for run in store.runs(limit=100)] == ["taken"], item
-    with pytest.raises(InvalidArgument, match="item 5: unknown field prio"):
+    with pytest.raises(InvalidArgument, match="item 5: unknown key prio"):
         store.enqueue_many([*good, bad[4][0]])
     with pytest.raises(InvalidArgument):
         store.enqueue_many({"workflow": "count"})  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def test_what_it_means(text: str, value: Any) -> None:
         ("[1 2]", "expected ',' before '2]'"),
         ("'open", "a string without a closing quote"),
         (r"'\x41'", r"unknown escape '\x'; allowed:"),
-        ("size(inputs)", "there is no function 'size'; allowed: default, json, len, lines"),
+        ("size(inputs)", "there is no function 'size', only default, json, len, lines, in"),
         ("lens(inputs)", "(did you mean 'len'?)"),
         ("default(1)", "default() takes 2 values, got 1"),
         ("len()", "len() takes 1 value, got 0"),

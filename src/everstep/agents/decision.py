@@ -49,6 +49,8 @@ class Decision(Shape):
     note: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.actions, Iterable):
+            raise InvalidArgument(f"actions must be a list of actions, got {self.actions!r:.60}")
         self.actions = [one if isinstance(one, Action) else _action(one) for one in self.actions]
 
     @classmethod

@@ -171,5 +171,5 @@ def confirm_or_stop(app: App, question: str, yes: bool) -> bool:
     if yes:
         return True
     if not interactive():
-        raise click.UsageError(f"{question.removesuffix(' Continue?')} Confirm with --yes, because there is no terminal to ask on.")
+        raise click.UsageError(f"Cannot ask without a terminal: {question.removesuffix(' Continue?')} Confirm with --yes.")
     return click.confirm(question, err=True)

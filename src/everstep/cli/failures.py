@@ -83,6 +83,7 @@ _PHRASES = (
     ("help() on the function you called describes it", "--help describes the command"),
     ("keep_within;", "--keep-within;"),
 )
+_RANGE = re.compile(r"(\S+) is not in the range (?:(-?\d+)<=x<=(-?\d+)|x>=(-?\d+))\.")
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
 _COMMANDS = {
     "answer": "answer", "checkpoints": "show", "cleanup": "cleanup", "events": "log", "fork": "fork", "gates": "answer", "load": "state",
@@ -145,8 +146,14 @@ def _tell_usage(error: click.ClickException, as_json: bool, arguments: list[str]
 
 
 def _in_a_line(message: str) -> str:
-    """Return a message of click in one line, and without its names of types."""
-    return message.replace("\n\t", " ").replace("valid integer range", "valid integer").replace("valid float range", "valid number")
+    """Return a message of click in one line, without its names of types and its notation of ranges."""
+    message = _RANGE.sub(_required, message.replace("\n\t", " "))
+    return message.replace("valid integer range", "valid integer").replace("valid float range", "valid number")
+
+
+def _required(found: re.Match[str]) -> str:
+    given, least, most, alone = found.groups()
+    return f"must be {f'at least {alone}' if alone else f'from {int(least):,} to {int(most):,}'}, got {given}"
 
 
 def _moved(error: click.ClickException, arguments: list[str]) -> str:

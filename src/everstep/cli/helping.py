@@ -57,10 +57,20 @@ class PageContext(click.Context):
     formatter_class = Page
 
 
-class HelpfulCommand(click.Command):
-    """A command with groups of options: names of parameters by heading."""
+class Helped(click.Command):
+    """A command whose own `--help` is described as other options are."""
 
     context_class = PageContext
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.help = "Print this help"
+        return option
+
+
+class HelpfulCommand(Helped):
+    """A command with groups of options: names of parameters by heading."""
 
     def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]] | None = None, **settings: Any):
         super().__init__(*args, **settings)
@@ -98,10 +108,8 @@ class HelpfulCommand(click.Command):
                 formatter.write_example(example)
 
 
-class HelpfulGroup(click.Group):
+class HelpfulGroup(Helped, click.Group):
     """A group whose help fits narrow terminals, too."""
-
-    context_class = PageContext
 
 
 def _quoted_words(text: str) -> list[str]:

@@ -33,11 +33,17 @@ HOOK_KEYS = ("event", "call", "priority", "timeout")
 
 
 class Bad(Exception):
-    """A value that a key cannot have. `path` leads to the wrong part."""
+    """A value that a key cannot have. `path` leads to the wrong part; `because` says what is wrong with that part."""
 
-    def __init__(self, reason: str, path: tuple[str | int, ...] = ()):
-        self.reason, self.path = reason, path
+    def __init__(self, reason: str, path: tuple[str | int, ...] = (), because: str = ""):
+        self.reason, self.path, self.because = reason, path, because
         super().__init__(reason)
+
+    def sentence(self, name: str, value: str) -> str:
+        """Return the error as a sentence about a key and its value."""
+        if self.reason.startswith("must be "):
+            return f"{name} {self.reason}, got {value}{self.because and f': {self.because}'}"
+        return f"{name}: {self.reason}"
 
 
 class Key(Shape, frozen=True):
@@ -68,19 +74,24 @@ class Key(Shape, frozen=True):
             return f"{'an integer' if self.kind == 'whole' else 'a number'} {'greater than 0' if 0 < self.least < 0.001 else bounded}"
         return _ALLOWED[self.kind]
 
+    @property
+    def required(self) -> str:
+        """The allowed values, as the end of a sentence: "must be one of sync, async, exit"."""
+        return f"must be {'one of ' if self.kind in ('flag', 'choice') else ''}{self.allowed}"
+
     def check(self, value: Any) -> Any:
         """Return the value if it is allowed; raises `Bad`."""
         try:
             return _CHECKS[self.kind](self, value)
         except InvalidArgument as error:
-            raise Bad(f"is not allowed: {error.message}; allowed: {self.allowed}") from error
+            raise Bad(self.required, because=error.message) from error
 
     def parse(self, text: str) -> Any:
         """Parse the text of an environment variable; raises `Bad`."""
         return self.check(_PARSERS.get(self.kind, _same)(self, text.strip()))
 
     def refuse(self) -> Bad:
-        return Bad(f"is not allowed; allowed: {self.allowed}")
+        return Bad(self.required)
 
 
 _ALLOWED = {
@@ -158,9 +169,9 @@ def _list(key: Key, value: Any, good: Callable[[str], Any]) -> list[Any]:
         try:
             fits = type(item) is str and good(item)
         except InvalidArgument as error:
-            raise Bad(f"{item!r:.60} is not allowed: {error.message}; allowed: {key.allowed}", (index,)) from error
+            raise Bad(key.required, (index,), error.message) from error
         if not fits:
-            raise Bad(f"{item!r:.60} is not allowed; allowed: {key.allowed}", (index,))
+            raise Bad(key.required, (index,), f"{item!r:.60} is invalid")
     return list(value)
 
 
@@ -200,22 +211,22 @@ def _hooks(key: Key, value: Any) -> list[dict[str, Any]]:
 
 def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
     if type(table) is not dict:
-        raise Bad(f"must be a table; allowed: {key.allowed}", (index,))
+        raise Bad(key.required, (index,), f"{table!r:.60} is not a table")
     for name in table:
         if name not in HOOK_KEYS:
-            raise Bad(f"has no key {name!r:.60}; allowed: {', '.join(HOOK_KEYS)}", (index, name))
+            raise Bad(f"a hook has no key {name!r:.60}; allowed: {', '.join(HOOK_KEYS)}", (index, name))
     for name in ("event", "call"):
         if name not in table:
-            raise Bad(f"has no {name}; a hook needs event and call", (index,))
+            raise Bad(f"a hook needs event and call, got {table!r:.60}", (index,))
     event, call, priority, timeout = table["event"], table["call"], table.get("priority", 0), table.get("timeout", TIMEOUT)
     if type(event) is not str or not (event in HOOK_EVENTS or is_custom(event)):
-        raise Bad(f"event = {event!r:.60} is not allowed; allowed: {', '.join(HOOK_EVENTS)}, custom:name", (index, "event"))
+        raise Bad(f"event must be one of {', '.join(HOOK_EVENTS)}, custom:name, got {event!r:.60}", (index, "event"))
     if type(call) is not str or not _CALL.fullmatch(call):
-        raise Bad(f"call = {call!r:.60} is not allowed; allowed: a string such as 'package.module:function'", (index, "call"))
+        raise Bad(f"call must be a string such as 'package.module:function', got {call!r:.60}", (index, "call"))
     if type(priority) is not int:
-        raise Bad(f"priority = {priority!r:.60} is not allowed; allowed: an integer", (index, "priority"))
+        raise Bad(f"priority must be an integer, got {priority!r:.60}", (index, "priority"))
     if type(timeout) not in (int, float) or not 0 < timeout <= TIMEOUT_MAX:
-        raise Bad(f"timeout = {timeout!r:.60} is not allowed; allowed: a number of seconds greater than 0", (index, "timeout"))
+        raise Bad(f"timeout must be a number of seconds greater than 0, got {timeout!r:.60}", (index, "timeout"))
     return {"event": event, "call": call, "priority": priority, "timeout": timeout}
 
 

@@ -61,7 +61,7 @@ def modern(table: Mapping[str, Any]) -> Modern:
     for key, value in held.items():
         new, meaning, bad = _meaning(key, value, held)
         if bad:
-            out.bad.append(Old(key, "", f"{key} = {value!r:.60} is not allowed; allowed: {bad}"))
+            out.bad.append(Old(key, "", f"{key} must be {bad}, got {value!r:.60}"))
         elif not new:
             out.old.append(Old(key, "", f"{key} is deprecated and {_DROPPED}; remove it"))
         else:
@@ -113,24 +113,24 @@ def _policy(value: Any, held: Mapping[str, Any]) -> _Meaning:
 
 def _checkpoints_on(value: Any, held: Mapping[str, Any]) -> _Meaning:
     if type(value) is not bool:
-        return "", None, "true, false"
+        return "", None, "true or false"
     return ("", None, "") if value else ("policy", "manual", "")
 
 
 def _cleanup_on(value: Any, held: Mapping[str, Any]) -> _Meaning:
     if type(value) is not bool:
-        return "", None, "true, false"
+        return "", None, "true or false"
     return ("", None, "") if value else ("schedule", "manual", "")
 
 
 def _schedule(value: Any, held: Mapping[str, Any]) -> _Meaning:
     if type(value) is not str or value not in _SCHEDULES:
-        return "", None, ", ".join(_SCHEDULES)
+        return "", None, f"one of {', '.join(_SCHEDULES)}"
     return "schedule", "manual" if held.get("cleanup_enabled") is False else _SCHEDULES[value], ""
 
 
 def _enabled(value: Any, held: Mapping[str, Any]) -> _Meaning:
-    return ("enabled", value, "") if type(value) is bool else ("", None, "true, false")
+    return ("enabled", value, "") if type(value) is bool else ("", None, "true or false")
 
 
 def _location(value: Any, held: Mapping[str, Any]) -> _Meaning:
@@ -142,7 +142,7 @@ def _location(value: Any, held: Mapping[str, Any]) -> _Meaning:
 
 def _format(value: Any, held: Mapping[str, Any]) -> _Meaning:
     if type(value) is not str or value not in _FORMATS:
-        return "", None, ", ".join(_FORMATS)
+        return "", None, f"one of {', '.join(_FORMATS)}"
     return "compression.codec", _codec(held), ""
 
 

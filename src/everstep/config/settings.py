@@ -188,7 +188,7 @@ class _Reading:
         try:
             value = KEYS[name].check(value)
         except Bad as bad:
-            self._fault(f"{name} = {shown(value)} {bad.reason}", document.location(*where, *bad.path), name, value)
+            self._fault(bad.sentence(name, shown(value)), document.location(*where, *bad.path), name, value)
             return
         if name == "store":
             value = _beside(document.file, value)
@@ -207,7 +207,7 @@ class _Reading:
                 try:
                     self._put(key.name, key.parse(text), location, location)
                 except Bad as bad:
-                    self._fault(f"{key.name} = {shown(text)} {bad.reason}", location, key.name, text)
+                    self._fault(bad.sentence(key.name, shown(text)), location, key.name, text)
 
     def arguments(self, arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items():
@@ -217,7 +217,7 @@ class _Reading:
             try:
                 self._put(name, KEYS[name].check(value), "argument", f"argument {name}")
             except Bad as bad:
-                self._fault(f"{name} = {shown(value)} {bad.reason}", "argument", name, value)
+                self._fault(bad.sentence(name, shown(value)), "argument", name, value)
 
     def _put(self, name: str, value: Any, origin: str, location: str) -> None:
         self._found[name] = Value(value, origin)

@@ -239,7 +239,7 @@ class _Parser:
         if not self._took("("):
             return Part(lambda names: _known(names, name), path=(name,))
         if name not in FUNCTIONS:
-            raise self.fault(f"there is no function '{name}'{suggestion(name, FUNCTIONS)}; allowed: {', '.join(sorted(FUNCTIONS))}")
+            raise self.fault(f"there is no function '{name}'{suggestion(name, FUNCTIONS)}, only {', '.join(sorted(FUNCTIONS))},")
         parts = self._listed(")")
         count, function = FUNCTIONS[name]
         if len(parts) != count:

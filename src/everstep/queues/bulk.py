@@ -66,7 +66,7 @@ def _item(store: EngineStore, number: int, item: Any, defaults: dict[str, Any]) 
             raise InvalidArgument(f"an item must be a dict, got {item!r:.60}", remedy=f"Its fields are {', '.join(FIELDS)}.")
         strange = sorted(str(name) for name in item if name not in FIELDS)
         if strange:
-            raise InvalidArgument(f"unknown field {', '.join(strange)}", remedy=f"The fields are {', '.join(FIELDS)}.")
+            raise InvalidArgument(f"unknown key {', '.join(strange)}", remedy=f"The keys are {', '.join(FIELDS)}.")
         said = {**defaults, **item}
         return _checked(store, said)
     except EverstepError as error:

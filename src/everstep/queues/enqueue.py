@@ -294,7 +294,7 @@ def _rate(rate: Any) -> tuple[int | None, float]:
             return count, float(seconds)
     raise InvalidArgument(
         f"rate must be (runs, seconds), both greater than 0, got {rate!r:.60}",
-        remedy=f"Give up to {_MOST:,} runs in up to a year: rate=(10, 60).",
+        remedy=f"Give 1 to {_MOST:,} runs and a period of at most 366 days: rate=(10, 60).",
     )
 
 

@@ -32,7 +32,7 @@ class LiveWorker(Shape, frozen=True):
     last_seen: datetime | None
 
     def __str__(self) -> str:
-        return f"{self.id}: process {self.pid} on {self.host}, {', '.join(self.queues) or 'no queues'}, {len(self.runs):,} runs"
+        return f"{self.id}: process {self.pid} on {self.host}, {', '.join(self.queues) or 'no queues'}, {len(self.runs):,} {'run' if len(self.runs) == 1 else 'runs'}"
 
 
 def workers(store: EngineStore) -> list[LiveWorker]:

@@ -103,7 +103,7 @@ class RunHandle(Generic[S]):
         return _ticket_here(self._attempt).again
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Report, inside a step, what it used. It is recorded with the step and counts for budgets."""
+        """Report, inside a step, what it used. It is recorded with the step and counts towards budgets."""
         check_usage(tokens, cost)
         ticket = _ticket_here(self._attempt)
         ticket.tokens += tokens

@@ -41,7 +41,7 @@ class Report(Shape):
         if self.unused and not self.not_reached:
             lines.append(f"recorded, but no longer called: {', '.join(self.unused)}")
         if self.handled:
-            lines.append(_handled(self.run, self.handled))
+            lines.append(handled_hint(self.run, self.handled))
         if self.changed:
             lines.append("the definition has changed since the run began")
         lines += [str(difference) for difference in self.differences]
@@ -52,12 +52,12 @@ class Report(Shape):
         return "\n".join(lines)
 
 
-def _handled(run: str, steps: list[str]) -> str:
+def handled_hint(run: str, steps: list[str]) -> str:
     """Return why a resume gives the same failure again, and how to run the step again."""
     first, more = steps[-1], f" and {len(steps) - 1:,} more" if len(steps) > 1 else ""
     return (
-        f"{first}{more} failed, and the run recorded more after that: a resume replays the failure. To run the step again, fork before it: "
-        f"store.resume({run!r}, from_step={first!r}); or retry it in this run: store.retry({run!r}, {first!r}), then store.resume({run!r})"
+        f"{first}{more} failed, and the run recorded more after that, so a resume replays the failure. To run the step again in a fork: "
+        f"store.resume({run!r}, from_step={first!r}). To run it again in this run: store.retry({run!r}, {first!r}), then store.resume({run!r})"
     )
 
 

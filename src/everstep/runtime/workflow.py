@@ -264,10 +264,10 @@ def definition_of(store: EngineStore, flow: AnyWorkflow) -> str:
 def digest_of(args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> bytes:
     """Return the digest that identifies an input."""
     try:
-        return sha256(encode([list(args), kwargs], f"arguments of the workflow {name}")).digest()[:16]
+        return sha256(encode([list(args), kwargs], f"arguments of workflow {name}")).digest()[:16]
     except Unstorable:
-        for which, value in (*enumerate(args, 1), *kwargs.items()):
-            encode(value, f"argument {which} of the workflow {name}")  # raises an error that names the argument
+        for which, value in (*((f"args[{n}]", value) for n, value in enumerate(args)), *kwargs.items()):
+            encode(value, f"workflow {name}: {which}")  # raises an error that names the argument
         raise
 
 
@@ -330,7 +330,8 @@ def refuse_other(
     store: EngineStore, row: RunRow, said: dict[str, Any], flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
-        raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
+        owner = f"workflow {said['workflow']!r}" if said.get("workflow") else "no workflow"
+        raise RunExists(f"run {row.id!r} belongs to {owner}, not to workflow {flow.name!r}")
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
             f"run {row.id!r} of workflow {flow.name!r} was started with a different input",

@@ -81,10 +81,15 @@ def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[Ru
     row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
-        has = f"its checkpoints are 1 to {row.checkpoints:,}" if row.checkpoints > 1 else "its only checkpoint is 1"
-        has = has if row.checkpoints else "it has no checkpoint yet"
-        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {has}")
+        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {numbers_of(row)}")
     return row, number
+
+
+def numbers_of(row: RunRow | None) -> str:
+    """Return which checkpoints a run has, in words."""
+    if row is None or not row.checkpoints:
+        return "it has no checkpoint yet"
+    return f"its checkpoints are 1 to {row.checkpoints:,}" if row.checkpoints > 1 else "its only checkpoint is 1"
 
 
 def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:

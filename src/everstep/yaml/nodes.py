@@ -168,11 +168,14 @@ class Reader:
         except EverstepError as error:
             raise InvalidWorkflow(f"{what}: {error.message}", self.file, node.line, remedy=error.remedy) from error
 
-    def mapping(self, node: Node, what: str, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
+    def mapping(
+        self, node: Node, what: str, allowed: Collection[str] | None = None, required: Iterable[str] = (), misplaced: Collection[str] = ()
+    ) -> dict[str, Node]:
+        """Return the keys of a mapping. The caller refuses the `misplaced` ones with a message of its own."""
         if not isinstance(node.value, dict):
             self.fail(node.line, f"{what} must be a mapping, got {describe(node.value)}{_listed('its keys', allowed)}")
         for key in node.value:
-            if allowed is not None and key not in allowed:
+            if allowed is not None and key not in allowed and key not in misplaced:
                 self.fail(node.lines[key], f"{what} has no key '{key}'{suggestion(key, allowed)}; allowed: {', '.join(sorted(allowed))}")
         for key in required:
             if key not in node.value:

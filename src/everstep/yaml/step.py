@@ -88,7 +88,7 @@ def read_entry(reader: Reader, node: Node) -> Entry:
 def read_step(reader: Reader, node: Node) -> Step:
     """Read a step or a gate."""
     known = (*WORK_KEYS, "gate", "parallel")
-    fields = reader.mapping(node, "a step", {*known, *RUN_KEYS}, required=["id"])
+    fields = reader.mapping(node, "a step", known, required=["id"], misplaced=RUN_KEYS)
     what = f"step '{reader.named(fields['id'], 'id', ID, 'made of letters, digits, _ and -, beginning with a letter')}'"
     for key in RUN_KEYS:
         if key in fields:

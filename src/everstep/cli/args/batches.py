@@ -33,7 +33,7 @@ def _item(app: App, number: int, line: str, flows: dict[str, Any]) -> dict[str, 
         raise InvalidArgument(f"line {number} must be a JSON object, got {line.strip():.60}", remedy=_REMEDY)
     unknown = sorted(set(item) - set(FIELDS))
     if unknown:
-        raise InvalidArgument(f"line {number} has the unknown field {', '.join(unknown)}", remedy=f"The fields are {', '.join(FIELDS)}.")
+        raise InvalidArgument(f"line {number} has the unknown key {', '.join(unknown)}", remedy=f"The keys are {', '.join(FIELDS)}.")
     name = item.get("workflow")
     if isinstance(name, str):
         if name not in flows:

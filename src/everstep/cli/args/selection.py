@@ -33,13 +33,13 @@ def several(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument RUNS and the filters to a command."""
     options = (
         click.argument("runs", nargs=-1, type=RUN),
-        click.option("--status", type=click.Choice(STATUSES), help="All runs with this status"),
-        click.option("--workflow", metavar="NAME", help="All runs of this workflow"),
-        click.option("--tag", multiple=True, help="All runs with this tag; repeatable"),
-        click.option("--session", metavar="NAME", help="All runs of this session"),
-        click.option("--where", multiple=True, metavar="KEY=VALUE", help="All runs with this metadata; repeatable"),
-        click.option("--since", type=MOMENT, help="All runs that began after this time: 2h, 3d, yesterday, 2026-11-15"),
-        click.option("--until", type=MOMENT, help="All runs that began before this time"),
+        click.option("--status", type=click.Choice(STATUSES), help="Select runs with this status"),
+        click.option("--workflow", metavar="NAME", help="Select runs of this workflow"),
+        click.option("--tag", multiple=True, help="Select runs with this tag; repeatable"),
+        click.option("--session", metavar="NAME", help="Select runs of this session"),
+        click.option("--where", multiple=True, metavar="KEY=VALUE", help="Select runs with this metadata; repeatable"),
+        click.option("--since", type=MOMENT, help="Select runs that began after this time: 2h, 3d, yesterday, 2026-11-15"),
+        click.option("--until", type=MOMENT, help="Select runs that began before this time"),
         click.option("--yes", "-y", is_flag=True, help="Do not ask"),
     )
     for option in reversed(options):

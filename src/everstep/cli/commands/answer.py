@@ -54,7 +54,10 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         app.out.data("gates", to_json([gate_view(gate, app.mask) for gate in waiting]))
         return
     if not waiting:
-        raise NotFound(f"run {run!r} is not waiting at a gate", remedy=f"See its status: `everstep show {run}`.")
+        raise NotFound(
+            f"run {run!r} has no open gate",
+            remedy=f"If its gate was answered, continue the run: `everstep resume {run}`. To see its status: `everstep show {run}`.",
+        )
     for gate in waiting:
         named = " | ".join(answers(app.mask(gate.schema)))
         choices = f" ({named})" if named else ""

@@ -32,6 +32,7 @@ def command(app: App, seconds: float | None, dry_run: bool, yes: bool, **given: 
             with app.out.progress("planning") as progress:
                 runs = store.cleanup(retention, dry_run=True, seconds=seconds, progress=progress).deleted
             if runs and not confirm_or_stop(app, f"This deletes {plural(len(runs), 'run')} permanently. Continue?", yes):
+                app.out.say("Nothing was changed.")
                 return 1
         with app.out.progress("cleaning") as progress:
             found = store.cleanup(retention, dry_run=dry_run, seconds=seconds, progress=progress)

@@ -113,5 +113,8 @@ def _file(app: App, given: str | None) -> Path:
     return path
 
 
+show.short_help = "Print settings with their origins"
+validate.short_help = "Check a configuration file"
+migrate.short_help = "Replace deprecated keys"
 for _one in (show, validate, migrate):
     command.add_command(_one)

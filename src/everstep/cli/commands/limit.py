@@ -37,11 +37,14 @@ class Rate(click.ParamType[tuple[int, float]]):
 
 @make("limit")
 @click.argument("queue", type=QUEUE)
-@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Runs at the same time (default: unchanged)")
+@click.option("--concurrency", type=click.IntRange(1), metavar="N", help="Maximum number of runs at the same time (default: unchanged)")
 @click.option(
-    "--per-key", type=click.IntRange(1), metavar="N", help="Runs of one key (enqueue --key) at the same time (default: unchanged)"
+    "--per-key",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of runs of one key (enqueue --key) at the same time (default: unchanged)",
 )
-@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Runs taken per period, such as 10/60s (default: unchanged)")
+@click.option("--rate", type=Rate(), metavar="N/SPAN", help="Maximum number of runs taken per period, such as 10/60s (default: unchanged)")
 @click.option("--none", "drop", is_flag=True, help="Remove the existing limits; only those given with it apply")
 def command(app: App, queue: str, concurrency: int | None, per_key: int | None, rate: tuple[int, float] | None, drop: bool) -> None:
     """Set the limits of QUEUE for all workers together; without options, print them

@@ -73,7 +73,10 @@ def command(
             with run_outcome.driving(app, modules):
                 done = store.resume(name, **options)
             remember(app.opened, workflow, modules)
-            return run_outcome.tell(app, done, modules, store=store)
+            code = run_outcome.tell(app, done, modules, store=store)
+            if options["replay"] == "validate" and not done.report.differences:
+                app.out.say("No differences.")
+            return code
         except UnknownWorkflow as error:
             error.remedy = _name_it(app, name, workflow, _typed(options), modules)
             raise
@@ -90,7 +93,7 @@ def _name_it(app: App, run: str, workflow: str | None, more: str, given: tuple[s
         return f"{', '.join(map(safe, given))} defines {safe(near[0])}. If the workflow was renamed, give it its old name: @everstep.workflow(name={workflow!r})."
     command = resuming(app, run, known or defining_file(workflow) or ("MODULE",)) + more
     if known:
-        return f"Last time it was defined by {', '.join(map(safe, known))}: `{command}`."
+        return f"{', '.join(map(safe, known))} defined it last time: `{command}`."
     return f"Name the module, .py file or YAML file that defines it: `{command}`. Or list it under imports or workflows in everstep.toml."
 
 

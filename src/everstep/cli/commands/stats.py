@@ -29,8 +29,8 @@ from everstep.views.stats import StatsView, stats
 def command(app: App, since: datetime | None, most: int) -> None:
     """Count runs, steps, resumes, bytes and queues
 
-    The output has runs by status, step times (p50, p95, p99), stored bytes compared with full copies of all states that are compressed in the
-    same way, how many resumed runs succeeded, and the queues. Steps that a fork shares with its parent are counted once.
+    The output has runs by status; step times (p50, p95, p99); the stored bytes, and how many full copies of all states would take, compressed
+    in the same way; how many resumed runs succeeded; and the queues. Steps that a fork shares with its parent are counted once.
 
     Example: everstep stats --since 7d
     """

@@ -21,7 +21,7 @@ from everstep.views.outcome import outcome_view
 @click.option("--limit", "-n", type=click.IntRange(1), help="Number of runs to resume (default: all)")
 @click.option("--dry-run", is_flag=True, help="Resume nothing; list the runs that are due")
 def command(app: App, modules: tuple[str, ...], limit: int | None, dry_run: bool) -> int:
-    """Resume every run that is due: its deadline has passed, its gate was answered, or a retry is scheduled
+    """Resume every run that is due: its deadline has passed, its gate was answered, or its retry is due
 
     Runs of queues are left to their workers.
 

@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 @make("workers")
-@click.option("--queue", help="Show only workers of this queue")
+@click.option("--queue", metavar="NAME", help="Show only workers of this queue")
 def command(app: App, queue: str | None) -> None:
     """List live workers with their queues, workflow versions and runs
 

@@ -16,6 +16,7 @@ from everstep.cli.draw.values import example, pretty
 from everstep.cli.failures import in_commands
 from everstep.cli.layout.frames import last_frames
 from everstep.errors import EverstepError, Interrupted
+from everstep.runtime.report import handled_hint
 from everstep.views.json import to_json
 from everstep.views.outcome import outcome_view
 from everstep.views.stored.values import as_json, dumps
@@ -61,12 +62,21 @@ def _say(app: App, outcome: Outcome[Any], modules: Sequence[str], store: Store |
     app.out.say(f"{outcome.run}: {outcome.status}{error}{reason}", app.out.colour_of(outcome.status))
     _frames(app, outcome)
     if outcome.report.kept or outcome.report.executed or outcome.report.differences:
-        app.out.say(safe(app.mask.text(str(outcome.report)), lines=True), "dim")
+        app.out.say(safe(app.mask.text(_report(app, outcome, modules)), lines=True), "dim")
     for gate in outcome.gates:
         if gate.open:
             app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
             app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {example(app.mask(gate.schema))}", "dim")
     _next(app, outcome, modules, store)
+
+
+def _report(app: App, outcome: Outcome[Any], modules: Sequence[str]) -> str:
+    """Return the report, with commands in place of the calls that run a failed step again."""
+    text = str(outcome.report)
+    if not outcome.report.handled:
+        return text
+    hint, bare = handled_hint(outcome.run, outcome.report.handled), f"everstep resume {outcome.run}"
+    return text.replace(hint, in_commands(hint).replace(bare, resuming(app, outcome.run, modules)))
 
 
 def _first_line(error: BaseException) -> str:
@@ -96,11 +106,13 @@ def _next(app: App, outcome: Outcome, modules: Sequence[str], store: Store | Non
     if outcome.status == "failed":
         step = None if store is None else _failed_step(store, outcome.run)
         app.out.say(
-            f"To see {'the input and error of the step' if step else 'the whole traceback'}, and to continue when the cause is fixed:",
+            f"To see {'the input and error of the step' if step else 'the whole traceback'}"
+            f"{'' if outcome.report.handled else ', and to continue when the cause is fixed'}:",
             "dim",
         )
         app.out.say(f"  everstep show {safe(quote(outcome.run))}{f' {safe(quote(step))}' if step else ''}", "dim")
-    app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")
+    if not outcome.report.handled:  # a resume would only replay the failure; the report says what to do instead
+        app.out.say(f"  {resuming(app, outcome.run, modules)}", "dim")
 
 
 def _failed_step(store: Store, run: str) -> str | None:

@@ -54,7 +54,7 @@ class Inside(Commands):
 
 GROUP = Inside(
     "",
-    help="Type a command; `help COMMAND` explains it. Separate several commands in one line by `;`. After `use RUN`, commands use that run "
+    help="Type a command; `help COMMAND` explains it. Separate several commands in one line with `;`. After `use RUN`, commands use that run "
     "if none is named, and @3, @tag and ~1 are its checkpoints.",
 )
 

@@ -39,7 +39,7 @@ from everstep.store.journal.attached import Given, add_to, address_of, addresses
 from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, load
 from everstep.store.query import check_note, check_tags, to_meta
-from everstep.store.refs import verified
+from everstep.store.refs import numbers_of, verified
 from everstep.store.store import new_saver
 from everstep.store.views import Checkpoint, when
 from everstep.threads.guard import interrupts
@@ -250,8 +250,7 @@ class Appender:
     def _with_attached(self, row: RunRow | None, number: int, given: list[Given], replace: bool, new: dict[str, Given]) -> Commit | None:
         """Return the commit that attaches values after this row, and put those that it writes into `new`, by address."""
         if row is None or not 1 <= number <= row.checkpoints:
-            has = "it has no checkpoint yet" if row is None or not row.checkpoints else f"its checkpoints are 1 to {row.checkpoints}"
-            raise NotFound(f"{number!r} is not a checkpoint of run {self.id!r}: {has}")
+            raise NotFound(f"{number!r} is not a checkpoint of run {self.id!r}: {numbers_of(row)}")
         known = () if replace else self._attached.get(number, ())
         new.clear()
         chain = Chain(self.store.framer, row, row, self.store.backend.seal)
@@ -368,7 +367,7 @@ class Appender:
         mine, self.number, self._saver = self.number, now.checkpoints, None
         self._moved(now)
         return Conflict(
-            f"run {self.id!r} has moved on to checkpoint {now.checkpoints}: this write follows checkpoint {mine}, and was not made",
+            f"run {self.id!r} has moved on to checkpoint {now.checkpoints}; this write follows checkpoint {mine} and was not made",
             remedy="line.state is now the newest state: make your change again, and save it.",
             number=now.checkpoints,
         )
@@ -415,7 +414,7 @@ class Appender:
             first = await self.ways.call(checked, self.store.backend, row, 1, 1)
             if "workflow" in said_in(first[0]):
                 raise InvalidArgument(
-                    f"run {row.id!r} belongs to the workflow {row.workflow!r}",
+                    f"a line cannot append to run {row.id!r}: it belongs to the workflow {row.workflow!r}",
                     remedy="Continue it with store.resume(run_id), or fork it. line.attach works on any run.",
                 )
         self._plain_key = row.key

@@ -72,7 +72,7 @@ class _Begun:
         return result if error is None else raised_or_given(self._ticket, error)
 
     def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Report what this attempt used. It is recorded with the step and counts for budgets."""
+        """Report what this attempt used. It is recorded with the step and counts towards budgets."""
         check_usage(tokens, cost)
         self._ticket.tokens += tokens
         self._ticket.cost += cost

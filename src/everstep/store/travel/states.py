@@ -16,6 +16,7 @@ from everstep.snapshot.loader import Loader
 from everstep.store.load import checkpoint_record, content_of, ops_in, parts_of, refuse_deleted, stretch
 from everstep.store.no_collection import no_collection
 from everstep.store.query import with_tags_and_marks
+from everstep.store.refs import numbers_of
 from everstep.store.views import Checkpoint
 
 State = tuple[Checkpoint, Any]
@@ -36,8 +37,7 @@ def _number(row: RunRow, given: int | None, default: int, name: str) -> int:
     if type(given) is not int:
         raise InvalidArgument(f"{name} must be the number of a checkpoint, got {given!r:.60}")
     if not 1 <= given <= row.checkpoints:
-        has = f"its checkpoints are 1 to {row.checkpoints}" if row.checkpoints else "it has no checkpoint yet"
-        raise NotFound(f"{given} is not a checkpoint of run {row.id!r}: {has}")
+        raise NotFound(f"{given} is not a checkpoint of run {row.id!r}: {numbers_of(row)}")
     return given
 
 

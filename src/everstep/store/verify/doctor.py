@@ -91,8 +91,8 @@ class _Doctor:
         boot = (
             "each boot has an id" if clocks.clock.boot_id() != system.UNKNOWN_BOOT else "boots have no id, so leases end by lock or by time"
         )
-        paths = "detected" if system.has_marks() else "detected only if it is a hard link"
-        said = f"{name}: saves are synced with {sync}, {boot}, a second path to the store is {paths}"
+        paths = "would be detected" if system.has_marks() else "would be detected only if it is a hard link"
+        said = f"{name}: saves are synced with {sync}, {boot}, a second path to the store {paths}"
         yield Finding("ok", "system", said if name in system.TESTED else f"{said}; the test suites run only on {tested}")
 
     def _engine(self) -> Iterator[Finding]:

@@ -57,11 +57,17 @@ class Report(Shape):
         return json.dumps(said | {"seconds": round(self.seconds, 3)})
 
     def __str__(self) -> str:
-        head = f"verify {self.depth}: {self.runs} runs, {self.records} records, {self.chunks} chunks: "
-        found = "all good" if self.ok else f"{len(self.problems)} problems"
+        head = f"verify {self.depth}: {_count(self.runs, 'run')}, {_count(self.records, 'record')}, {_count(self.chunks, 'chunk')}: "
+        found = "all good" if self.ok else _count(len(self.problems), "problem")
         lines = [head + found, *map(str, self.problems)]
         if self.unreachable:
-            lines.append(f"{self.unreachable} chunks that nothing refers to, {self.unreachable_bytes:,} bytes: store.gc() frees them")
+            lines.append(
+                f"{_count(self.unreachable, 'chunk')} that nothing refers to, {self.unreachable_bytes:,} bytes: store.gc() frees them"
+            )
         if not self.complete:
             lines.append(f"incomplete, the time ran out: checked {self.reached}")
         return "\n".join(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

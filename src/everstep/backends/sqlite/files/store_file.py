@@ -147,7 +147,7 @@ class SqliteFile:
         except apsw.Error as error:
             raise read_error(error, self.path) from error
         if application != APPLICATION_ID or not isinstance(version, int) or (version <= FORMAT and not is_known(version)):
-            raise NotAStore(f"{self.path} is not an Everstep store: it is a database of another program")
+            raise NotAStore(f"{self.path} is not an Everstep store: it is empty or a database of another program")
         if version > FORMAT:
             raise NewerFormat(f"{self.path} has format {version}; this version of Everstep knows formats up to {FORMAT}")
         if not right:

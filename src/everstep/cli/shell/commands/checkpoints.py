@@ -13,7 +13,7 @@ from everstep.views.json import to_json
 from everstep.views.run import CheckpointView, checkpoint_view
 from everstep.views.runs import seen_status
 
-_HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN IS", "TAGS", "NOTE")
+_HEAD = ("CHECKPOINT", "KIND", "AT", "STEP", "RUN STATUS", "TAGS", "NOTE")
 
 
 @make("checkpoints")
@@ -52,6 +52,6 @@ def _print(app: App, found: list[tuple[CheckpointView, str]]) -> None:
         _HEAD,
         rows,
         styles={4: lambda text: app.out.style(text, app.out.colour_of(text.strip()))},
-        drop=("STEP", "TAGS", "RUN IS", "NOTE", "AT"),
+        drop=("STEP", "TAGS", "RUN STATUS", "NOTE", "AT"),
         cuts=("NOTE", "TAGS", "STEP"),
     )
