@@ -157,7 +157,11 @@ class CheckpointStorage:
         """Return the run and the number of a checkpoint of this scope."""
         if not isinstance(id, str) or not 0 < len(id) <= 1_000:
             return None
-        for one in self.store.find(meta={ID: id}):
+        try:
+            found = self.store.find(meta={ID: id})
+        except InvalidArgument:
+            return None  # a text that cannot be stored, such as one with a null byte
+        for one in found:
             if self._is_own(one.run):
                 return one.run, one.number
         return self._places.get(id)

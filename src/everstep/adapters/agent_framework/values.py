@@ -8,6 +8,7 @@ Plain data stays as it is. Anything else is a dict with the key `@`:
     {"@": "object", "type": "app.Order", "fields": …}  an instance of an allowed class; an Enum has `value`, a list or dict has `items`
     {"@": "type", "name": "str"}                       a type (see `classes`)
     {"@": "set", …}, {"@": "defaultdict", …}           a set of other things than plain data, a defaultdict
+    {"@": "timezone", …}, {"@": "slice", …}            a fixed offset from UTC, a slice
     {"@": "dict", "items": …}                          a dict of the user that has the key `@`
 
 A type that is not allowed is refused when it is saved, before anything is written. No I/O, no pickle.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
+from datetime import timezone
 from enum import Enum
 from typing import Any
 
@@ -67,6 +69,10 @@ class Encoding:
             return self._named(_REQUEST, vars(value), _REQUEST_NAMES, path, keep=("data",), drop=("type",))
         if cls in _CONTAINERS:
             return self._container(value, path)
+        if cls is timezone:
+            return {TAG: "timezone", "parts": list(value.__getinitargs__())}
+        if cls is slice:
+            return {TAG: "slice", "parts": [self.value(part, path) for part in (value.start, value.stop, value.step)]}
         return self._other(value, path)
 
     def _items(self, value: Any, path: str) -> dict[Any, Any]:
@@ -166,6 +172,8 @@ class Decoding:
             return (frozenset if stored["frozen"] else set)(self.value(item) for item in stored["items"])
         if tag == "defaultdict":
             return defaultdict(self.value(stored["factory"]), self._items(stored["items"]))
+        if tag in ("timezone", "slice"):
+            return (timezone if tag == "timezone" else slice)(*map(self.value, stored["parts"]))
         if tag == "dict":
             return self._items(stored["items"])
         raise InvalidArgument(f"it holds a value of kind {tag!r:.60}", remedy="Upgrade Everstep: a newer version has written it.")
