@@ -22,7 +22,8 @@ from datetime import timezone
 from enum import Enum
 from typing import Any
 
-from agent_framework import Content, Message, WorkflowEvent, WorkflowMessage
+from agent_framework import Content, Message, WorkflowEvent, WorkflowEventSource, WorkflowMessage
+from agent_framework._workflows._runner_context import MessageType
 
 from everstep.adapters.agent_framework import messages
 from everstep.adapters.agent_framework.classes import ATOMS, TAG, Classes, name_of
@@ -64,9 +65,11 @@ class Encoding:
         if cls is Content and messages.is_content(value):
             return messages.content_to_plain(value, path, self.value)
         if cls is WorkflowMessage and vars(value).keys() == _SENT_KEYS:
-            return self._named(_SENT, vars(value), _SENT_NAMES, path, keep=("data", "source_id"))
+            drop = ("type",) if value.type is MessageType.STANDARD else ()
+            return self._named(_SENT, vars(value), _SENT_NAMES, path, keep=("data", "source_id"), drop=drop)
         if cls is WorkflowEvent and value.type == "request_info" and vars(value).keys() == _REQUEST_KEYS:
-            return self._named(_REQUEST, vars(value), _REQUEST_NAMES, path, keep=("data",), drop=("type",))
+            usual = ("origin",) if value.origin is WorkflowEventSource.EXECUTOR else ()
+            return self._named(_REQUEST, vars(value), _REQUEST_NAMES, path, keep=("data",), drop=("type", *usual))
         if cls in _CONTAINERS:
             return self._container(value, path)
         if cls is timezone:
@@ -161,9 +164,10 @@ class Decoding:
         if tag == messages.CONTENT:
             return messages.content_from_plain(stored, self.value)
         if tag == _SENT:
-            return self._filled(WorkflowMessage, stored, _SENT_KEYS, _SENT_NAMES)
+            return self._filled(WorkflowMessage, stored, _SENT_KEYS, _SENT_NAMES, "type", MessageType.STANDARD)
         if tag == _REQUEST:
-            return self._filled(WorkflowEvent, {**stored, "type": "request_info"}, _REQUEST_KEYS, _REQUEST_NAMES)
+            stored = {**stored, "type": "request_info"}
+            return self._filled(WorkflowEvent, stored, _REQUEST_KEYS, _REQUEST_NAMES, "origin", WorkflowEventSource.EXECUTOR)
         if tag == "object":
             return self._object(stored)
         if tag == "type":
@@ -178,11 +182,12 @@ class Decoding:
             return self._items(stored["items"])
         raise InvalidArgument(f"it holds a value of kind {tag!r:.60}", remedy="Upgrade Everstep: a newer version has written it.")
 
-    def _filled(self, cls: type, stored: dict[str, Any], keys: frozenset[str], names: dict[str, str]) -> Any:
+    def _filled(self, cls: type, stored: dict[str, Any], keys: frozenset[str], names: dict[str, str], usual: str, value: Any) -> Any:
+        """Return an object of the framework with these fields; `usual` is left out if it has its usual value."""
         made: Any = object.__new__(cls)
         made.__dict__ = {name: self.value(stored.get(names.get(name, name))) for name in keys}
-        if cls is WorkflowMessage and "type" not in stored:
-            raise KeyError("type")
+        if usual not in stored:
+            made.__dict__[usual] = value
         return made
 
     def _object(self, stored: dict[str, Any]) -> Any:
