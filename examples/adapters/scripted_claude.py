@@ -84,7 +84,7 @@ def turn(session: Session, prompt: Any) -> None:
         answer = permission(tool, input, call)
         result = {"type": "tool_result", "tool_use_id": call, "content": "made"}
         if answer["behavior"] == "allow":
-            with open(os.environ["CLAUDE_LEDGER"], "a") as ledger:
+            with Path(os.environ["CLAUDE_LEDGER"]).open("a") as ledger:
                 ledger.write(f"{tool} {json.dumps(answer['updatedInput'])}\n")
             if os.environ.get("CLAUDE_KILL") == tool:
                 os.kill(os.getppid(), signal.SIGKILL)
