@@ -1,8 +1,8 @@
 """A session of the Claude Agent SDK that is killed in a tool call, and asks a person before each call: python examples/adapters/claude_agent.py
 
 Needs claude-agent-sdk. In place of the `claude` program runs scripted_claude.py: no key, no network. It looks for a flight and a hotel, and
-books. The first process is killed with SIGKILL when the hotel was found, before it hears of it. The next one resumes the session and asks again,
-because the call may have been made. From then on, each process ends when it has a question, and continues after the answer.
+books. The first process is killed with SIGKILL when the hotel was found, before it gets the result. The next one resumes the session and asks
+again, because the call may have been made. From then on, each process ends when it has a question, and continues after the answer.
 """
 
 from __future__ import annotations

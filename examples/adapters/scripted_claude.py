@@ -3,7 +3,7 @@
 
 CLAUDE_SCRIPT is a list of tool calls in JSON, `[["Pay", {"eur": 5}], …]`. It makes the calls that the transcript has no result of, asks for
 permission before each, writes those that are made to CLAUDE_LEDGER, and answers CLAUDE_LAST_WORD, by default "Done.". After the first call of the
-tool CLAUDE_KILL, it kills the program that has started it, before that program hears of the result. claude_agent.py uses it, and so do the tests.
+tool CLAUDE_KILL, it kills the program that has started it, before that program gets the result. claude_agent.py and the tests use it.
 """
 
 from __future__ import annotations
