@@ -191,6 +191,40 @@ async def test_a_save_that_fails_stops_the_workflow_or_is_only_noted(strict: boo
         assert store.verify("full").ok
 
 
+class Passing(Executor):
+    @handler
+    async def work(self, n: int, ctx: WorkflowContext[int]) -> None:
+        if n:
+            await ctx.send_message(n - 1)
+
+
+class Stubborn(Executor):
+    turns = 0
+
+    @handler
+    async def work(self, n: int, ctx: WorkflowContext[int]) -> None:
+        self.turns += 1
+        if n:
+            await ctx.send_message(n - 1)
+
+    async def on_checkpoint_save(self) -> dict[str, Any]:
+        if self.turns == 1:
+            raise RuntimeError("not now")
+        return {"turns": self.turns}
+
+
+async def test_an_executor_that_does_not_give_its_state_costs_checkpoints_and_no_state() -> None:
+    with everstep.open("memory://") as store:
+        storage, executors = CheckpointStorage(store), [Stubborn("a"), Passing("b")]
+        made = WorkflowBuilder(name="trip", start_executor=executors[0], checkpoint_storage=storage)
+        await made.add_edge(*executors).add_edge(*reversed(executors)).build().run(4)
+        stored = await storage.list_checkpoints(workflow_name="trip")
+        assert [one.iteration_count for one in stored] == [0, 3, 4, 5]  # the framework has not called the storage
+        assert stored[1].previous_checkpoint_id == stored[0].checkpoint_id
+        assert stored[-1].state["_executor_state"]["a"] == {"turns": 3}
+        assert store.verify("full").ok
+
+
 def test_a_version_that_is_too_old_or_too_new_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from everstep.adapters.agent_framework import version
 

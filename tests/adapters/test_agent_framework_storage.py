@@ -29,7 +29,7 @@ from agent_framework import (
 
 import everstep
 from everstep.adapters.agent_framework import CheckpointStorage
-from everstep.errors import Conflict, SaveFailed, Unstorable
+from everstep.errors import BadAnswer, Conflict, SaveFailed, Unstorable
 
 
 @dataclass
@@ -209,3 +209,43 @@ def test_kill_after_a_save_pays_nothing_twice(deadly: int, tmp_path: Path) -> No
     assert (tmp_path / "ledger").read_text().split() == ["1", "2", "3", "4"]
     with everstep.open(tmp_path / "store.db") as store:
         assert store.verify("full").ok
+
+
+class Twice(Executor):
+    @handler
+    async def write(self, text: str, ctx: WorkflowContext[str]) -> None:
+        await ctx.request_info("one?", int)
+        await ctx.request_info("two?", Order)
+
+    @response_handler
+    async def one(self, asked: str, answer: int, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.yield_output(f"one: {answer}")
+
+    @response_handler
+    async def two(self, asked: str, answer: Order, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.yield_output(f"two: {answer}")
+
+
+async def test_of_two_requests_one_is_answered_and_the_other_stays_open() -> None:
+    store = everstep.open("memory://")
+    storage = CheckpointStorage(store, types=[Order])
+
+    def build() -> Any:
+        return WorkflowBuilder(name="twice", start_executor=Twice("asker"), checkpoint_storage=storage).build()
+
+    await build().run("hi")
+    answers = {"one?": (7, "one: 7"), "two?": ({"id": 1, "lines": ["a"]}, "two: Order(id=1, lines=('a',))")}
+    for left in (1, 0):
+        gate = next(iter(store.questions()))
+        value, output = answers.pop(gate.ask)
+        with pytest.raises(BadAnswer):
+            store.answer(gate.run, gate.name, "perhaps")
+        store.answer(gate.run, gate.name, value)
+        assert store.due() == ["twice"]
+        latest = await storage.get_latest(workflow_name="twice")
+        assert latest is not None
+        done = await build().run(checkpoint_id=latest.checkpoint_id, responses=await storage.responses(workflow_name="twice"))
+        assert done.get_outputs() == [output]
+        assert len(list(store.questions())) == left
+        assert store.due() == []  # the answer was given: a worker has nothing to do
+    assert store.get("twice").status == "succeeded"
