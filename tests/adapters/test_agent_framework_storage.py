@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -19,16 +20,19 @@ from agent_framework import (
     FileCheckpointStorage,
     InMemoryCheckpointStorage,
     Message,
+    RunContext,
     WorkflowBuilder,
     WorkflowCheckpoint,
     WorkflowCheckpointException,
     WorkflowContext,
     handler,
     response_handler,
+    step,
+    workflow,
 )
 
 import everstep
-from everstep.adapters.agent_framework import CheckpointStorage
+from everstep.adapters.agent_framework import CheckpointStorage, resume
 from everstep.errors import BadAnswer, Conflict, SaveFailed, Unstorable
 
 
@@ -249,3 +253,54 @@ async def test_of_two_requests_one_is_answered_and_the_other_stays_open() -> Non
         assert len(list(store.questions())) == left
         assert store.due() == []  # the answer was given: a worker has nothing to do
     assert store.get("twice").status == "succeeded"
+
+
+CALLS: list[str] = []  # the framework wants steps that capture nothing
+
+
+def functional(storage: Any) -> Any:
+    @step
+    async def price(city: str) -> int:
+        CALLS.append(f"price {city}")
+        return 400
+
+    @step
+    async def book(city: str) -> str:
+        CALLS.append(f"book {city}")
+        return f"booked {city}"
+
+    @workflow(name="function")
+    async def trip(city: str, ctx: RunContext) -> str:
+        prices = [await price(city), await price("Lisbon")]
+        yes = await ctx.request_info(f"Book for {min(prices)}?", response_type=bool)
+        return await book(city) if yes else "not booked"
+
+    return trip.build(checkpoint_storage=storage)
+
+
+@pytest.mark.filterwarnings("ignore:.*FUNCTIONAL_WORKFLOWS")
+@pytest.mark.parametrize("driven", [False, True])
+def test_a_functional_workflow_makes_each_step_once_and_is_continued(driven: bool) -> None:
+    store = everstep.open("memory://")
+    storage = CheckpointStorage(store, scope="7")
+    CALLS.clear()
+
+    async def continued() -> list[Any]:
+        latest = await storage.get_latest(workflow_name="function")
+        assert latest is not None
+        answers = await storage.responses(workflow_name="function")
+        return (await functional(storage).run(checkpoint_id=latest.checkpoint_id, responses=answers)).get_outputs()  # type: ignore[no-any-return]
+
+    asyncio.run(functional(storage).run("Rome"))
+    (gate,) = store.questions()
+    assert gate.ask == "Book for 400?"
+    store.answer(gate.run, gate.name, "yes")
+    if driven:
+        resume(lambda: functional(storage), storage)
+        outcome = store.resume(gate.run)
+        assert (outcome.status, outcome.result) == ("succeeded", ["booked Rome"])
+    else:
+        assert asyncio.run(continued()) == ["booked Rome"]
+    assert CALLS == ["price Rome", "price Lisbon", "book Rome"]
+    assert (list(store.questions()), store.due()) == ([], [])
+    assert store.verify("full").ok
