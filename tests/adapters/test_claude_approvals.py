@@ -176,6 +176,7 @@ def test_all_commands_show_what_people_understand(folder: Path) -> None:
     log = everstep_command(folder, "log", run)
     for line in ("user: Buy a bike", "assistant: -> Find", "user: <- result", "assistant: Done.", 'Let Claude use Pay({"eur": 5})?'):
         assert line in log
+    assert "toolu_" not in log  # which call a gate was for is bookkeeping
     with everstep.open(folder / "s.db") as store:
         last = store.get(run).checkpoints
     changes = [everstep_command(folder, "diff", f"{run}@{n}", f"{run}@{n + 1}") for n in range(1, last)]
