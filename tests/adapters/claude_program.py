@@ -21,12 +21,13 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 import everstep
 from everstep.adapters.claude import durable, resume
 
+CLI = Path(__file__).parents[2] / "examples" / "adapters" / "scripted_claude.py"
 SCRIPT = [["Find", {"what": "bike"}], ["Pay", {"eur": 5}], ["Pay", {"eur": 5}]]
 
 
 def options(folder: Path) -> ClaudeAgentOptions:
     env = {"CLAUDE_CONFIG_DIR": str(folder / "home"), "CLAUDE_SCRIPT": json.dumps(SCRIPT), "CLAUDE_LEDGER": str(folder / "ledger")}
-    return ClaudeAgentOptions(cli_path=Path(__file__).with_name("claude_cli.py"), cwd=folder, env=env)
+    return ClaudeAgentOptions(cli_path=CLI, cwd=folder, env=env)
 
 
 def mortal(backend: Any, number: int) -> None:

@@ -126,6 +126,33 @@ def test_a_workflow_in_the_shell_and_a_fork_that_is_answered_differently(shell: 
     check(tmp_path, ["price", "ask", "pay", "report", "do not pay", "report"])
 
 
+def test_every_command_prints_what_people_understand(shell: Shell, tmp_path: Path) -> None:
+    shell("main.py")
+    assert RUN in shell("runs", "--workflow", "pay")
+    log = shell("log", RUN)
+    for note in ("input for price", "superstep 1: price", "superstep 2", "Pay 30?"):
+        assert note in log
+    shell("answer", RUN, gate_of(tmp_path), "yes")
+    shell("resume", RUN, "--import", "app")
+    assert "response for pay" in shell("log", RUN)
+    with everstep.open(tmp_path / "s.db") as store:
+        last = store.get(RUN).checkpoints
+    changes = [shell("diff", f"{RUN}@{n}", f"{RUN}@{n + 1}").splitlines() for n in range(1, last)]
+    assert changes[0] == [
+        '- messages.internal:price: ["internal:price -> price: book"]',
+        '+ messages.price: ["price: 30"]',
+    ]
+    assert [line.partition(": ")[2] for line in changes[1]] == ['["price: 30"]', "pay asks: Pay 30?"]
+    assert "+ state.paid: true" in changes[3]
+    printed = shell("state", RUN) + "".join(map(str, changes))
+    for internal in ("$agent_framework", "graph_signature_hash", "checkpoint_id", "timestamp", "MessageType", "order"):
+        assert internal not in printed
+    assert "graph_signature_hash" in shell("state", RUN, "--all")
+    blame = shell("blame", RUN, "state.paid")
+    assert "superstep 3: pay" in blame
+    assert "all good" in shell("verify", "--depth", "full")
+
+
 @pytest.mark.parametrize(("answer", "call"), [("yes", "pay"), ("false", "do not pay")])
 def test_a_worker_continues_after_the_answer(shell: Shell, tmp_path: Path, answer: str, call: str) -> None:
     shell("main.py")

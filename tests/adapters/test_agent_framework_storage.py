@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -19,17 +20,20 @@ from agent_framework import (
     FileCheckpointStorage,
     InMemoryCheckpointStorage,
     Message,
+    RunContext,
     WorkflowBuilder,
     WorkflowCheckpoint,
     WorkflowCheckpointException,
     WorkflowContext,
     handler,
     response_handler,
+    step,
+    workflow,
 )
 
 import everstep
-from everstep.adapters.agent_framework import CheckpointStorage
-from everstep.errors import Conflict, SaveFailed, Unstorable
+from everstep.adapters.agent_framework import CheckpointStorage, resume
+from everstep.errors import BadAnswer, Conflict, SaveFailed, Unstorable
 
 
 @dataclass
@@ -209,3 +213,94 @@ def test_kill_after_a_save_pays_nothing_twice(deadly: int, tmp_path: Path) -> No
     assert (tmp_path / "ledger").read_text().split() == ["1", "2", "3", "4"]
     with everstep.open(tmp_path / "store.db") as store:
         assert store.verify("full").ok
+
+
+class Twice(Executor):
+    @handler
+    async def write(self, text: str, ctx: WorkflowContext[str]) -> None:
+        await ctx.request_info("one?", int)
+        await ctx.request_info("two?", Order)
+
+    @response_handler
+    async def one(self, asked: str, answer: int, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.yield_output(f"one: {answer}")
+
+    @response_handler
+    async def two(self, asked: str, answer: Order, ctx: WorkflowContext[str, str]) -> None:
+        await ctx.yield_output(f"two: {answer}")
+
+
+async def test_of_two_requests_one_is_answered_and_the_other_stays_open() -> None:
+    store = everstep.open("memory://")
+    storage = CheckpointStorage(store, types=[Order])
+
+    def build() -> Any:
+        return WorkflowBuilder(name="twice", start_executor=Twice("asker"), checkpoint_storage=storage).build()
+
+    await build().run("hi")
+    answers = {"one?": (7, "one: 7"), "two?": ({"id": 1, "lines": ["a"]}, "two: Order(id=1, lines=('a',))")}
+    for left in (1, 0):
+        gate = next(iter(store.questions()))
+        value, output = answers.pop(gate.ask)
+        with pytest.raises(BadAnswer):
+            store.answer(gate.run, gate.name, "perhaps")
+        store.answer(gate.run, gate.name, value)
+        assert store.due() == ["twice"]
+        latest = await storage.get_latest(workflow_name="twice")
+        assert latest is not None
+        done = await build().run(checkpoint_id=latest.checkpoint_id, responses=await storage.responses(workflow_name="twice"))
+        assert done.get_outputs() == [output]
+        assert len(list(store.questions())) == left
+        assert store.due() == []  # the answer was given: a worker has nothing to do
+    assert store.get("twice").status == "succeeded"
+
+
+CALLS: list[str] = []  # the framework wants steps that capture nothing
+
+
+def functional(storage: Any) -> Any:
+    @step
+    async def price(city: str) -> int:
+        CALLS.append(f"price {city}")
+        return 400
+
+    @step
+    async def book(city: str) -> str:
+        CALLS.append(f"book {city}")
+        return f"booked {city}"
+
+    @workflow(name="function")
+    async def trip(city: str, ctx: RunContext) -> str:
+        prices = [await price(city), await price("Lisbon")]
+        yes = await ctx.request_info(f"Book for {min(prices)}?", response_type=bool)
+        return await book(city) if yes else "not booked"
+
+    return trip.build(checkpoint_storage=storage)
+
+
+@pytest.mark.filterwarnings("ignore:.*FUNCTIONAL_WORKFLOWS")
+@pytest.mark.parametrize("driven", [False, True])
+def test_a_functional_workflow_makes_each_step_once_and_is_continued(driven: bool) -> None:
+    store = everstep.open("memory://")
+    storage = CheckpointStorage(store, scope="7")
+    CALLS.clear()
+
+    async def continued() -> list[Any]:
+        latest = await storage.get_latest(workflow_name="function")
+        assert latest is not None
+        answers = await storage.responses(workflow_name="function")
+        return (await functional(storage).run(checkpoint_id=latest.checkpoint_id, responses=answers)).get_outputs()  # type: ignore[no-any-return]
+
+    asyncio.run(functional(storage).run("Rome"))
+    (gate,) = store.questions()
+    assert gate.ask == "Book for 400?"
+    store.answer(gate.run, gate.name, "yes")
+    if driven:
+        resume(lambda: functional(storage), storage)
+        outcome = store.resume(gate.run)
+        assert (outcome.status, outcome.result) == ("succeeded", ["booked Rome"])
+    else:
+        assert asyncio.run(continued()) == ["booked Rome"]
+    assert CALLS == ["price Rome", "price Lisbon", "book Rome"]
+    assert (list(store.questions()), store.due()) == ([], [])
+    assert store.verify("full").ok

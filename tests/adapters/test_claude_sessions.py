@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,39 +111,6 @@ async def test_a_session_that_was_deleted_elsewhere_begins_again(tmp_path: Path)
         await first.delete(KEY)
     await first.close()
     await second.close()
-
-
-async def test_fifty_tasks_append_to_one_session(tmp_path: Path) -> None:
-    stores = [SessionStore(tmp_path / "s.db") for _ in range(3)]
-    await asyncio.gather(*(stores[n % 3].append(KEY, [entry(2 * n), entry(2 * n + 1)]) for n in range(50)))
-    found = [int(one["uuid"][1:]) for one in await stores[0].load(KEY) or ()]
-    assert sorted(found) == list(range(100))
-    assert all(found[n + 1] == found[n] + 1 for n in range(0, 100, 2))  # each batch is whole
-    for one in stores:
-        await one.close()
-
-
-PROCESS = """
-import asyncio, sys
-from everstep.adapters.claude import SessionStore
-async def main(path, name):
-    async with SessionStore(path) as store:
-        for n in range(40):
-            await store.append({"project_key": "p", "session_id": "s"}, [{"type": "user", "uuid": f"{name}{n}"}])
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-async def test_two_processes_append_to_one_session_and_nothing_is_lost(tmp_path: Path) -> None:
-    path = str(tmp_path / "s.db")
-    running = [subprocess.Popen([sys.executable, "-c", PROCESS, path, name]) for name in "ab"]
-    assert [await asyncio.to_thread(one.wait) for one in running] == [0, 0]
-    async with SessionStore(path) as store:
-        found = [one["uuid"] for one in await store.load({"project_key": "p", "session_id": "s"}) or ()]
-    for name in "ab":
-        assert [one for one in found if one[0] == name] == [f"{name}{n}" for n in range(40)]
-    with everstep.open(path) as opened:
-        assert opened.verify("full").ok
 
 
 async def test_an_append_stores_the_new_entries_and_not_the_transcript_again(tmp_path: Path) -> None:

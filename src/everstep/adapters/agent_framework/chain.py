@@ -101,6 +101,8 @@ class Chain:
         previous = checkpoint.previous_checkpoint_id
         if not self._strict or newest is None or previous is None or previous == newest or self._loaded.get(previous) == newest:
             return
+        if newest == checkpoint.checkpoint_id:
+            return  # it is saved again: the contract replaces it
         if is_functional(checkpoint) and previous in self._roots and self._roots[previous] == self._roots.get(newest):
             return
         raise Conflict(

@@ -1,11 +1,12 @@
 """Which classes stored values may have, and types as data: `{"@": "type", "name": "list", "args": […]}`.
 
-A class is found by its name among the allowed ones: those that the program lists, and the data classes of the framework's modules that are
-loaded already. A name found in data is never imported, and no constructor runs. No I/O.
+A class is found by its name among the allowed ones: those that the program lists or registers with the framework, and the data classes of
+the framework's modules. A name found in data is never imported, and no constructor runs. No I/O.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import types
@@ -16,11 +17,14 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from functools import cache, reduce
+from operator import or_
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath
 from typing import Any
 from uuid import UUID
 
 import agent_framework as af
+from agent_framework._workflows import _checkpoint_encoding
 from pydantic import BaseModel
 
 from everstep.errors import InvalidArgument
@@ -37,7 +41,8 @@ _DATA = frozenset(
     {af.Message, af.Content, af.ChatResponse, af.ChatResponseUpdate, af.AgentResponse, af.AgentResponseUpdate}
     | {af.AgentSession, af.Embedding, af.GeneratedEmbeddings, af.WorkflowEvent}
 )
-_UNION, _LITERAL, _ANY = "|", "typing.Literal", "typing.Any"
+_UNIONS = {types.UnionType: "|", typing.Union: "typing.Union"}
+_LITERAL, _ANY = "typing.Literal", "typing.Any"
 
 
 def name_of(cls: type) -> str:
@@ -61,7 +66,7 @@ class Classes:
     def find(self, name: str) -> type | None:
         """Return the class of a value that is restored, or None."""
         found = self._given.get(name)
-        return found if found is not None else _of_framework(name)
+        return found if found is not None else _of_framework(name) or _registered(name)
 
     def allows(self, cls: type) -> bool:
         """Whether instances of a class can be stored and restored."""
@@ -80,7 +85,7 @@ class Classes:
         if origin is typing.Literal:
             values = list(typing.get_args(found))
             return {TAG: "type", "name": _LITERAL, "values": values} if all(type(value) in ATOMS for value in values) else None
-        outer = _UNION if origin in (typing.Union, types.UnionType) else self._name(origin)
+        outer = _UNIONS.get(origin) or self._name(origin)
         args = [None if part is ... else self.encode_type(part) for part in typing.get_args(found)]
         if outer is None or any(made is None and part is not ... for made, part in zip(args, typing.get_args(found), strict=True)):
             return None
@@ -94,8 +99,10 @@ class Classes:
         if name == _LITERAL:
             return typing.Literal[tuple(stored["values"])]
         args = tuple(... if part is None else self.decode_type(part) for part in stored.get("args", ()))
-        if name == _UNION:
+        if name == _UNIONS[typing.Union]:
             return typing.Union[args]  # noqa: UP007 - the members are only known now
+        if name == _UNIONS[types.UnionType]:
+            return reduce(or_, args)
         cls: Any = self._known.get(name) or self.find(name)
         if cls is None:
             raise LookupError(name)
@@ -119,10 +126,33 @@ def _can_be_taken_apart(cls: type) -> bool:
     return plain and not issubclass(cls, (BaseException, type)) and cls.__module__ != "builtins"
 
 
+def _registered(name: str) -> type | None:
+    """Return a class that the program has registered with `agent_framework.register_checkpoint_type`."""
+    keys = getattr(_checkpoint_encoding, "_REGISTERED_CHECKPOINT_TYPE_KEYS", ())
+    for key in [key for key in keys if key.replace(":", ".") == name]:
+        module, _, path = key.partition(":")
+        found: Any = sys.modules.get(module)
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, type) and name_of(found) == name and _can_be_taken_apart(found):
+            return found
+    return None
+
+
+@cache
+def _load_framework() -> None:
+    """Load all modules of the framework, which it does lazily: a new process may read a value before it uses the module. Independent of the data."""
+    for name in af.__all__:
+        with contextlib.suppress(Exception):  # one that needs a package that is not installed
+            getattr(af, name)
+
+
 def _of_framework(name: str) -> type | None:
     """Return a class of data from a module of the framework that is loaded."""
     if not name.startswith(_PREFIXES):
         return None
     module, _, last = name.rpartition(".")
+    if module not in sys.modules and name.startswith(_PREFIXES[0]):
+        _load_framework()
     found = getattr(sys.modules.get(module), last, None)
     return found if isinstance(found, type) and name_of(found) == name and (found in _DATA or is_shaped(found)) else None

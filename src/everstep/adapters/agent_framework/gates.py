@@ -8,7 +8,7 @@ question is closed. An approval of a tool call is answered with yes or no.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -48,13 +48,13 @@ def ask(line: Any, checkpoint: WorkflowCheckpoint, names: Mapping[str, str], ask
     for id, event in checkpoint.pending_request_info_events.items():
         if names[id] in had:
             continue
-        schema = ANSWERS if is_approval(event) else _schema(event.response_type)
-        try:
-            line.ask(names[id], question(event), schema=schema)
-        except InvalidArgument:
-            if schema is None:
-                raise
-            line.ask(names[id], question(event))  # a type that Everstep cannot describe: the framework checks the answer
+        for schema in _schemas(event):
+            try:
+                line.ask(names[id], question(event), schema=schema)
+                break
+            except InvalidArgument:
+                if schema is None:
+                    raise
 
 
 def is_approval(event: Any) -> bool:
@@ -66,6 +66,23 @@ def _schema(type_: Any) -> Any:
     if type_ is bool:
         return _YES_NO
     return None if type_ is None or type_ is Any or type_ is object or type_ is Content else type_
+
+
+def _schemas(event: Any) -> Iterator[Any]:
+    """Yield what answers must look like, the best description first. With the last one, none, the framework checks the answer."""
+    if is_approval(event):
+        yield ANSWERS
+    yield _schema(event.response_type)
+    yield _json_schema(event.response_type)
+    yield None
+
+
+def _json_schema(type_: Any) -> Any:
+    """Return what pydantic says about a type that Everstep cannot describe, such as a dataclass with a tuple; None if it can't either."""
+    try:
+        return TypeAdapter(type_).json_schema()
+    except Exception:  # noqa: BLE001 - any class may be a response type
+        return None
 
 
 def question(event: Any) -> str:
@@ -87,8 +104,8 @@ def close(store: everstep.Store, line: Any, checkpoint: WorkflowCheckpoint, name
     """
     pending = {names[id] for id in checkpoint.pending_request_info_events}
     stale = [gate for gate in store.gates(line.id) if gate.open and gate.name not in pending]
-    if not stale:
-        return
+    if not stale and pending.issuperset(known.values()):
+        return  # no request was answered or cancelled here
     sent = [(one.original_request_info_event, one.data) for batch in checkpoint.messages.values() for one in batch]
     given = {known.get(event.request_id): data for event, data in sent if event is not None}
     for gate in stale:

@@ -45,7 +45,7 @@ def to_state(checkpoint: WorkflowCheckpoint, encoding: Encoding, gates: Mapping[
         "messages": {name: encoding.whole(sent, f"messages.{name}") for name, sent in checkpoint.messages.items()},
         "requests": {id: encoding.whole(one, f"requests.{id}") for id, one in checkpoint.pending_request_info_events.items()},
     }
-    return {**{name: part for name, part in out.items() if part}, ABOUT: about}
+    return {**out, ABOUT: about}  # parts that are empty, too: otherwise the order of the keys would change, and a difference would say so
 
 
 def to_checkpoint(state: Mapping[str, Any], decoding: Decoding) -> WorkflowCheckpoint:
@@ -63,6 +63,12 @@ def to_checkpoint(state: Mapping[str, Any], decoding: Decoding) -> WorkflowCheck
         pending_request_info_events=_decoded(state.get("requests", {}), decoding),
         metadata=decoding.value(about["metadata"]),
     )
+
+
+def id_of(state: Any) -> str | None:
+    """Return the id of the checkpoint in a state; None if it has none, because something else has written it."""
+    about = state.get(ABOUT) if isinstance(state, Mapping) else None
+    return about.get(ID) if isinstance(about, Mapping) else None
 
 
 def _decoded(part: Mapping[str, Any], decoding: Decoding) -> dict[str, Any]:

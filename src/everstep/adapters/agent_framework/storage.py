@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
@@ -17,7 +17,7 @@ import everstep
 from everstep.adapters.agent_framework import gates, upkeep
 from everstep.adapters.agent_framework.chain import Chain, refuse_foreign
 from everstep.adapters.agent_framework.classes import Classes
-from everstep.adapters.agent_framework.layout import ABOUT, GATES, ID, to_checkpoint, to_state
+from everstep.adapters.agent_framework.layout import ABOUT, GATES, ID, id_of, to_checkpoint, to_state
 from everstep.adapters.agent_framework.serial import Serial, in_thread
 from everstep.adapters.agent_framework.values import Decoding, Encoding
 from everstep.errors import EverstepError, InvalidArgument, NotFound, SaveFailed
@@ -157,7 +157,11 @@ class CheckpointStorage:
         """Return the run and the number of a checkpoint of this scope."""
         if not isinstance(id, str) or not 0 < len(id) <= 1_000:
             return None
-        for one in self.store.find(meta={ID: id}):
+        try:
+            found = self.store.find(meta={ID: id})
+        except InvalidArgument:
+            return None  # a text that cannot be stored, such as one with a null byte
+        for one in found:
             if self._is_own(one.run):
                 return one.run, one.number
         return self._places.get(id)
@@ -173,7 +177,7 @@ class CheckpointStorage:
             made = self._decoded(run, state)
             newest = self._newest(run)
             chain, names = self._chain(run, made.workflow_name), dict(state[ABOUT].get(GATES, {}))
-            chain.was_loaded(made.checkpoint_id, None if newest is None else newest[1][ABOUT][ID], names)
+            chain.was_loaded(made.checkpoint_id, None if newest is None else id_of(newest[1]), names)
             return made
         raise WorkflowCheckpointException(f"Checkpoint {number} of run {run!r} was deleted meanwhile")
 
@@ -181,9 +185,12 @@ class CheckpointStorage:
         try:
             refuse_foreign(self.store, run)
             for found, state in self.store.states(run, newest_first=True):
-                if ABOUT in state:
-                    self._places[state[ABOUT][ID]] = (run, found.number)
-                    return run, state
+                if not isinstance(state, Mapping) or ABOUT not in state:
+                    continue
+                id = id_of(state)
+                if id is not None:
+                    self._places[id] = (run, found.number)
+                return run, state
         except NotFound:
             pass
         return None
@@ -207,7 +214,8 @@ class CheckpointStorage:
         run = self.run_of(workflow_name)
         try:
             refuse_foreign(self.store, run)
-            newest = {state[ABOUT][ID]: state for _, state in self.store.states(run, newest_first=False) if ABOUT in state}
+            states = self.store.states(run, newest_first=False)
+            newest = {id_of(state): state for _, state in states if isinstance(state, Mapping) and ABOUT in state}
         except NotFound:
             return
         yield from newest.values()
@@ -220,7 +228,7 @@ class CheckpointStorage:
             return []
         labels = [one.meta.get(ID) for one in reversed(upkeep.headers(self.store, run))]
         if None in labels:
-            return [state[ABOUT][ID] for state in self._states(workflow_name)]
+            return [id for id in map(id_of, self._states(workflow_name)) if id is not None]
         return list(dict.fromkeys(label for label in labels if label is not None))
 
     def _delete(self, id: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import everstep
-from everstep.adapters.agent_framework.layout import ABOUT, ID
+from everstep.adapters.agent_framework.layout import ID, id_of
 
 
 def headers(store: everstep.Store, run: str) -> list[everstep.Checkpoint]:
@@ -32,6 +32,6 @@ def delete(store: everstep.Store, run: str, id: str) -> None:
         last = stay[0]
         for _, state in store.states(run, first=last.number, last=last.number):
             with store.line(run) as line:
-                line.checkpoint(note="deleted the newest checkpoint", meta={ID: state[ABOUT][ID]}, state=state)
+                line.checkpoint(note="deleted the newest checkpoint", meta={ID: id_of(state)}, state=state)
         gone.add(last.number)
     store.drop(run, sorted(gone))

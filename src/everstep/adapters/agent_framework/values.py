@@ -8,6 +8,7 @@ Plain data stays as it is. Anything else is a dict with the key `@`:
     {"@": "object", "type": "app.Order", "fields": …}  an instance of an allowed class; an Enum has `value`, a list or dict has `items`
     {"@": "type", "name": "str"}                       a type (see `classes`)
     {"@": "set", …}, {"@": "defaultdict", …}           a set of other things than plain data, a defaultdict
+    {"@": "timezone", …}, {"@": "slice", …}            a fixed offset from UTC, a slice
     {"@": "dict", "items": …}                          a dict of the user that has the key `@`
 
 A type that is not allowed is refused when it is saved, before anything is written. No I/O, no pickle.
@@ -17,10 +18,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
+from datetime import timezone
 from enum import Enum
 from typing import Any
 
-from agent_framework import Content, Message, WorkflowEvent, WorkflowMessage
+from agent_framework import Content, Message, WorkflowEvent, WorkflowEventSource, WorkflowMessage
+from agent_framework._workflows._runner_context import MessageType
 
 from everstep.adapters.agent_framework import messages
 from everstep.adapters.agent_framework.classes import ATOMS, TAG, Classes, name_of
@@ -62,11 +65,17 @@ class Encoding:
         if cls is Content and messages.is_content(value):
             return messages.content_to_plain(value, path, self.value)
         if cls is WorkflowMessage and vars(value).keys() == _SENT_KEYS:
-            return self._named(_SENT, vars(value), _SENT_NAMES, path, keep=("data", "source_id"))
+            drop = ("type",) if value.type is MessageType.STANDARD else ()
+            return self._named(_SENT, vars(value), _SENT_NAMES, path, keep=("data", "source_id"), drop=drop)
         if cls is WorkflowEvent and value.type == "request_info" and vars(value).keys() == _REQUEST_KEYS:
-            return self._named(_REQUEST, vars(value), _REQUEST_NAMES, path, keep=("data",), drop=("type",))
+            usual = ("origin",) if value.origin is WorkflowEventSource.EXECUTOR else ()
+            return self._named(_REQUEST, vars(value), _REQUEST_NAMES, path, keep=("data",), drop=("type", *usual))
         if cls in _CONTAINERS:
             return self._container(value, path)
+        if cls is timezone:
+            return {TAG: "timezone", "parts": list(value.__getinitargs__())}
+        if cls is slice:
+            return {TAG: "slice", "parts": [self.value(part, path) for part in (value.start, value.stop, value.step)]}
         return self._other(value, path)
 
     def _items(self, value: Any, path: str) -> dict[Any, Any]:
@@ -155,9 +164,10 @@ class Decoding:
         if tag == messages.CONTENT:
             return messages.content_from_plain(stored, self.value)
         if tag == _SENT:
-            return self._filled(WorkflowMessage, stored, _SENT_KEYS, _SENT_NAMES)
+            return self._filled(WorkflowMessage, stored, _SENT_KEYS, _SENT_NAMES, "type", MessageType.STANDARD)
         if tag == _REQUEST:
-            return self._filled(WorkflowEvent, {**stored, "type": "request_info"}, _REQUEST_KEYS, _REQUEST_NAMES)
+            stored = {**stored, "type": "request_info"}
+            return self._filled(WorkflowEvent, stored, _REQUEST_KEYS, _REQUEST_NAMES, "origin", WorkflowEventSource.EXECUTOR)
         if tag == "object":
             return self._object(stored)
         if tag == "type":
@@ -166,15 +176,18 @@ class Decoding:
             return (frozenset if stored["frozen"] else set)(self.value(item) for item in stored["items"])
         if tag == "defaultdict":
             return defaultdict(self.value(stored["factory"]), self._items(stored["items"]))
+        if tag in ("timezone", "slice"):
+            return (timezone if tag == "timezone" else slice)(*map(self.value, stored["parts"]))
         if tag == "dict":
             return self._items(stored["items"])
         raise InvalidArgument(f"it holds a value of kind {tag!r:.60}", remedy="Upgrade Everstep: a newer version has written it.")
 
-    def _filled(self, cls: type, stored: dict[str, Any], keys: frozenset[str], names: dict[str, str]) -> Any:
+    def _filled(self, cls: type, stored: dict[str, Any], keys: frozenset[str], names: dict[str, str], usual: str, value: Any) -> Any:
+        """Return an object of the framework with these fields; `usual` is left out if it has its usual value."""
         made: Any = object.__new__(cls)
         made.__dict__ = {name: self.value(stored.get(names.get(name, name))) for name in keys}
-        if cls is WorkflowMessage and "type" not in stored:
-            raise KeyError("type")
+        if usual not in stored:
+            made.__dict__[usual] = value
         return made
 
     def _object(self, stored: dict[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 The question belongs to the run of the session. After a crash, the model makes a call again under a new id, so an answer counts for a call of the
 same tool with the same input. A `yes` counts for one call: before the tool may run, a checkpoint adds the name of the gate to `$used`. Of two
 processes, one gets the answer. A tool whose process died may have run, so its next call is a new question. A `no` counts until the transcript has
-its result. Which calls a gate was for is attached to the run: the entry `call:GATE:ID` has `gate`, and `parked` if the session was stopped to wait.
+its result. Which calls a gate was for is attached to the run: the entry `$call:GATE:ID` has `gate`, and `parked` if the session was stopped to wait.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Approvals:
             results = _results(state[ENTRIES], transcript.run)
             gates = {gate.name: gate for gate in await store.gates(transcript.run)}
             calls: dict[str, dict[str, bool]] = {}
-            for one in await store.attached(transcript.run, prefix=f"call:{base}:"):
+            for one in await store.attached(transcript.run, prefix=f"$call:{base}:"):
                 calls.setdefault(one.value["gate"], {})[one.name.rpartition(":")[2]] = one.value["parked"]
             number, unsure = 1, False
             while True:
@@ -83,7 +83,7 @@ class Approvals:
                     break
                 unsure = spent and not any(one in self._taken or (one in results and not parked) for one, parked in bound.items())
                 number += 1
-            await line.attach(line.number, f"call:{base}:{call}", {"gate": name, "parked": False}, replace=True)
+            await line.attach(line.number, f"$call:{base}:{call}", {"gate": name, "parked": False}, replace=True)
             if name not in gates:
                 await line.ask(name, question + (MAY_HAVE_RUN if unsure else ""), schema=ANSWERS)
             return name
@@ -120,7 +120,7 @@ class Approvals:
     async def _bind(self, transcript: Transcript, base: str, call: str, gate: str, *, parked: bool) -> None:
         async with transcript.lock:
             line = await transcript.line()
-            await line.attach(line.number, f"call:{base}:{call}", {"gate": gate, "parked": parked}, replace=True)
+            await line.attach(line.number, f"$call:{base}:{call}", {"gate": gate, "parked": parked}, replace=True)
 
     async def _answer(self, run: str, name: str) -> Any:
         """Return the answered gate, or None if the wait is over."""

@@ -79,6 +79,7 @@ async def _driven(run: str, options: ClaudeAgentOptions, store: Any, prompt: str
             if any(gate.open for gate in await (await sessions.opened()).gates(run)):
                 return None  # it was stopped to wait for answers
             raise
+        await sessions.flush()  # otherwise the run would succeed without its last entries
         return last.result
     finally:
         if sessions is not store:

@@ -6,6 +6,7 @@ Several processes may use one store, and one session: no entry is lost. Relies o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -15,17 +16,19 @@ from claude_agent_sdk import SessionStore as Protocol
 
 from everstep.adapters.claude import keys
 from everstep.adapters.claude.entries import to_stored
-from everstep.adapters.claude.transcript import ADAPTER, SUMMARY, Transcript, checked, entries_of, folded
+from everstep.adapters.claude.transcript import ADAPTER, SUMMARY, Owed, Transcript, checked, entries_of, folded
 from everstep.adapters.shared.opening import Opening
 from everstep.errors import NotFound
 
+_log = logging.getLogger("everstep.adapters.claude")
 _MOST_OPEN = 32  # transcripts that are kept open for appends; each keeps its state in memory
 
 
 class SessionStore(Protocol):
     """Keeps the sessions of the Claude Agent SDK: `ClaudeAgentOptions(session_store=SessionStore())`.
 
-    `store` is a store or its address; by default the configured one.
+    `store` is a store or its address; by default the configured one. An append that fails is made again before the next one, and by `close`;
+    until then, `failed` is its error.
     """
 
     def __init__(self, store: Any = None):
@@ -33,12 +36,32 @@ class SessionStore(Protocol):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._open: OrderedDict[str, Transcript] = OrderedDict()
         self._summaries: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._owed: dict[str, Owed] = {}
+        self._error: BaseException | None = None
+
+    @property
+    def failed(self) -> BaseException | None:
+        """The error of the last append that failed, as long as its entries are not saved."""
+        return self._error if self._owed else None
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries, all of them or none. An entry whose uuid the transcript has is left out."""
         stored = [to_stored(entry) for entry in entries]
         if stored:
+            await self._append(key, stored)
+
+    async def flush(self) -> None:
+        """Save the entries of the appends that have failed."""
+        for key, _ in list(self._owed.values()):
+            await self._append(key, [])
+
+    async def _append(self, key: Mapping[str, Any], stored: list[dict[str, Any]]) -> None:
+        try:
             await (await self.transcript(key)).append(stored)
+        except BaseException as error:
+            self._error = error
+            _log.error("an append to the transcript %r was not saved: %s", keys.run_of(key), error)  # the SDK only reports it in its stream
+            raise
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries of a transcript; None if it has none."""
@@ -78,6 +101,7 @@ class SessionStore(Protocol):
             if opened is not None:
                 opened.forget()
             self._summaries.pop(id, None)
+            self._owed.pop(id, None)
             try:
                 await store.delete(id)
             except NotFound:
@@ -93,9 +117,12 @@ class SessionStore(Protocol):
         return sorted(name for name in found if name is not None)
 
     async def close(self) -> None:
-        """Close the store, if this object has opened it."""
-        self._forget()
-        await self._place.close()
+        """Save what has failed, and close the store, if this object has opened it."""
+        try:
+            await self.flush()
+        finally:
+            self._forget()
+            await self._place.close()
 
     async def __aenter__(self) -> SessionStore:
         return self
@@ -108,7 +135,7 @@ class SessionStore(Protocol):
         store, run = await self._store(), keys.run_of(key)
         found = self._open.get(run)
         if found is None:
-            found = self._open[run] = Transcript(store, key)
+            found = self._open[run] = Transcript(store, key, self._owed)
         self._open.move_to_end(run)
         for old in [name for name, one in self._open.items() if not one.lock.locked()][: max(0, len(self._open) - _MOST_OPEN)]:
             if old != run:

@@ -22,12 +22,16 @@ _MOST_NOTE = 200  # characters; the SDK may hand over several messages at once
 ENTRIES, SUMMARY, SESSION, USED = "entries", "$summary", "$session", "$used"
 
 
+Owed = tuple[Mapping[str, Any], list[dict[str, Any]]]  # the key of a transcript, and the entries of its appends that have failed
+
+
 class Transcript:
     """A transcript that is open for appending, by the tasks of one event loop."""
 
-    def __init__(self, store: Any, key: Mapping[str, Any]):
+    def __init__(self, store: Any, key: Mapping[str, Any], owed: dict[str, Owed]):
         self.key = dict(key)
         self.run = keys.run_of(key)
+        self._owed = owed
         self.lock = asyncio.Lock()
         self._store = store
         self._line: Any = None
@@ -45,14 +49,22 @@ class Transcript:
         return self._line
 
     async def append(self, stored: Sequence[dict[str, Any]]) -> None:
-        """Append entries in one commit. Entries that are there already are left out; if all are, nothing is written."""
+        """Append entries in one commit. Entries that are there already are left out; if all are, nothing is written.
+
+        Those of appends that have failed come first: the SDK drops them after three attempts, and the transcript would have a hole.
+        """
         async with self.lock:
+            owed = self._owed.get(self.run, (self.key, []))[1]
+            batch = owed if owed[len(owed) - len(stored) :] == list(stored) else [*owed, *stored]  # or another attempt
             try:
-                while await self._appended(stored) is None:
+                while await self._appended(batch) is None:
                     pass
-            except BaseException:
-                self.forget()  # what was not saved must not be saved by the next call
+            except BaseException as error:
+                self.forget()  # the state in memory has entries that were not saved
+                if not isinstance(error, InvalidArgument):
+                    self._owed[self.run] = self.key, batch
                 raise
+            self._owed.pop(self.run, None)
 
     async def begin(self) -> Any:
         """Create the run if it does not exist; return its line, up to date. The caller holds the lock."""
@@ -118,7 +130,7 @@ class Transcript:
 
 def checked(state: Any, run: str) -> Any:
     """Return the state of a transcript; refuse that of another run."""
-    if not isinstance(state, Mapping) or ENTRIES not in state or SESSION not in state:
+    if not isinstance(state, Mapping) or not isinstance(state.get(ENTRIES), Sequence) or SESSION not in state:
         raise InvalidArgument(f"run {run!r} is not a transcript of Claude", remedy="Use another session id, or another store.")
     return state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-_KINDS = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
+_KINDS = frozenset({"human", "ai", "user", "assistant", "system", "tool", "function", "chat", "remove"})
 
 
 def readable(value: Any) -> Any:
@@ -25,6 +25,8 @@ def readable(value: Any) -> Any:
             return _entry_text(value["message"])
         if kind == "object" and isinstance(value.get("type"), str):
             return _object_text(value)
+        if kind in ("sent", "request", "content", "type"):
+            return _workflow_text(kind, value)
         if kind == "dict" and isinstance(value.get("items"), dict):
             return {key: readable(item) for key, item in value["items"].items()}
     return {key: readable(item) for key, item in value.items()}
@@ -58,16 +60,37 @@ def _entry_text(message: dict[str, Any]) -> str:
     return f"{message['role']}: {' '.join(texts)}".rstrip()
 
 
+def _workflow_text(kind: str, value: dict[str, Any]) -> Any:
+    """Return what the executors of a workflow exchange as one line: a message that was sent, a request for information, a content, a type."""
+    if kind == "content":
+        return _content({name: item for name, item in value.items() if name != "@"})
+    if kind == "type":
+        return value.get("name")
+    data = readable(value.get("data"))
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    if kind == "request":
+        return f"{value.get('from')} asks: {text}"
+    to = value.get("to")
+    return f"{value.get('from')} -> {to}: {text}" if to is not None else f"{value.get('from')}: {text}"
+
+
 def _content(content: Any) -> str:
     """Return the texts of a content that has several parts."""
-    parts = content if isinstance(content, list) else [content]
-    return " ".join(
-        part if isinstance(part, str) else part["text"] if _has_text(part) else json.dumps(part, ensure_ascii=False) for part in parts
-    )
+    return " ".join(_part(part) for part in (content if isinstance(content, list) else [content]))
 
 
-def _has_text(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("text"), str)
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return json.dumps(part, ensure_ascii=False)
+    if part.get("type") == "function_call":
+        arguments = part.get("arguments")
+        return f"-> {part.get('name')}({arguments if isinstance(arguments, str) else _arguments(arguments)})"
+    if part.get("type") == "function_result":
+        result = part.get("result")
+        return f"<- {result if isinstance(result, str) else json.dumps(readable(result), ensure_ascii=False)}"
+    return str(part["text"]) if isinstance(part.get("text"), str) else json.dumps(part, ensure_ascii=False)
 
 
 def _arguments(args: Any) -> str:

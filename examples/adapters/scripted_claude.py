@@ -2,8 +2,8 @@
 """A scripted `claude` program: speaks the stream-json protocol of the CLI, so that the real SDK runs with a real process. Only the model is scripted.
 
 CLAUDE_SCRIPT is a list of tool calls in JSON, `[["Pay", {"eur": 5}], …]`. It makes the calls that the transcript has no result of, asks for
-permission before each, writes those that are made to CLAUDE_LEDGER, and answers "Done.". After the first call of the tool CLAUDE_KILL, it kills the
-program that has started it, before that program hears of the result.
+permission before each, writes those that are made to CLAUDE_LEDGER, and answers CLAUDE_LAST_WORD, by default "Done.". After the first call of the
+tool CLAUDE_KILL, it kills the program that has started it, before that program gets the result. claude_agent.py and the tests use it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def permission(tool: str, input: Any, call: str) -> Any:
 
 def turn(session: Session, prompt: Any) -> None:
     session.add("user", prompt)
-    script, text, bad = json.loads(os.environ.get("CLAUDE_SCRIPT", "[]")), "Done.", False
+    script, text, bad = json.loads(os.environ.get("CLAUDE_SCRIPT", "[]")), os.environ.get("CLAUDE_LAST_WORD", "Done."), False
     while (n := session.made()) < len(script):
         (tool, input), call = script[n], f"toolu_{uuid.uuid4().hex[:12]}"
         use = [{"type": "tool_use", "id": call, "name": tool, "input": input}]
@@ -84,7 +84,7 @@ def turn(session: Session, prompt: Any) -> None:
         answer = permission(tool, input, call)
         result = {"type": "tool_result", "tool_use_id": call, "content": "made"}
         if answer["behavior"] == "allow":
-            with open(os.environ["CLAUDE_LEDGER"], "a") as ledger:
+            with Path(os.environ["CLAUDE_LEDGER"]).open("a") as ledger:
                 ledger.write(f"{tool} {json.dumps(answer['updatedInput'])}\n")
             if os.environ.get("CLAUDE_KILL") == tool:
                 os.kill(os.getppid(), signal.SIGKILL)
