@@ -51,7 +51,7 @@ class Session:
         """Add items, all of them or none."""
         plain = [to_copy(item) for item in items]
         if plain:
-            # A copy each time: the state holds it alone, so the next save need not look whether somebody has changed it.
+            # A copy each time, which only the state holds: otherwise the next save compares the items again.
             await self._change(lambda state: state["items"].extend([to_copy(item) for item in plain]))
 
     async def pop_item(self) -> Any | None:
