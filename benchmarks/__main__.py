@@ -29,6 +29,8 @@ ROWS = {
     "window": "pop(0) + append on 10,000 messages",
     "lines": "an append without a lease beside a held run; 50 states of 1,000 messages in one walk",
     "adapters": "threads of LangGraph beside SqliteSaver: put, put_writes, get_tuple, list, disk",
+    "agent_framework": "workflows of Agent Framework beside its files: save, get_latest, disk",
+    "sessions": "sessions of OpenAI Agents beside SQLiteSession: add_items, get_items, disk",
     "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
     "replay": "a workflow of 10,000 finished steps that is resumed",
     "parallel": "100 asyncio steps at once, and run.map on 8 threads",
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    rows = "\n".join(f"  {name:<12}{what}" for name, what in ROWS.items())
+    rows = "\n".join(f"  {name:<16}{what}" for name, what in ROWS.items())
     made = argparse.ArgumentParser(
         "python -m benchmarks", description=__doc__, epilog=f"rows:\n{rows}", formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -21,6 +21,7 @@ class Options:
     parallel: int = 100
     large_edits: int = 400
     adapter_messages: int = 1_000
+    adapter_checkpoints: int = 300
     handed_edits: int = 60
     window_turns: int = 1_000
     loads: int = 7
@@ -71,6 +72,7 @@ def quick(folder: Path, peers: bool) -> Options:
         calls=5_000,
         large_edits=100,
         adapter_messages=200,
+        adapter_checkpoints=60,
         handed_edits=20,
         window_turns=200,
         loads=3,

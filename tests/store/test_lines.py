@@ -23,6 +23,7 @@ from everstep.errors import (
     StoreFailed,
 )
 from everstep.runtime.lines import ways
+from everstep.runtime.lines.appender import Appender
 
 
 @pytest.fixture
@@ -420,6 +421,40 @@ def test_an_entry_of_another_writer_is_no_conflict_for_a_checkpoint(places: Any)
     one.state["n"] = "stale"
     with pytest.raises(Conflict):
         one.checkpoint()
+
+
+def test_a_checkpoint_that_an_entry_was_in_the_way_of_writes_what_has_changed_and_not_the_whole_state(places: Any) -> None:
+    one, other, text = places.open(), places.open(), random.Random(1).randbytes(500).hex()
+    line, attaching = one.line("r", state={"text": text, "n": 0}), other.line("r")
+    line.checkpoint()
+    for n in range(3):
+        attaching.refresh()
+        assert attaching.attach(1, f"a{n}", n)
+        line.state["n"] = n + 1
+        assert line.checkpoint().number == n + 2
+    sizes = [len(record.body) for record in one.backend.records("r", 1, 100, ("checkpoint", "base"))]
+    assert len(sizes) == 4
+    assert sizes[0] > 400 > 100 > max(sizes[1:])
+    assert other.load("r") == {"text": text, "n": 3}
+
+
+def test_ctrl_c_right_after_the_commit_of_a_checkpoint_is_found_out_by_the_next_one(
+    store: everstep.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    line = store.line("r", state={"n": 1})
+    line.checkpoint()
+    monkeypatch.setattr(Appender, "_has_saved", interrupted)
+    line.state["n"] = 2
+    with pytest.raises(KeyboardInterrupt):
+        line.checkpoint()
+    monkeypatch.undo()
+    line.state["n"] = 3
+    assert line.checkpoint().number == 3
+    assert [store.load(f"r@{number}")["n"] for number in (1, 2, 3)] == [1, 2, 3]
+    assert store.verify("full").ok
 
 
 def test_threads_may_share_a_line(store: everstep.Store) -> None:

@@ -19,7 +19,7 @@ ADAPTER = {"adapter": "langgraph"}
 ID, NS, RUN_ID = "checkpoint_id", "checkpoint_ns", "run_id"
 PARENT, EMPTY, METADATA = "parent", "empty", "metadata"  # in the bookkeeping, beside the fields of LangGraph's checkpoint
 TRANSIENT = ":"  # a namespace with a task id in it belongs to one call of a subgraph
-_AT = "at"  # the fields that change each time, as one value: fewer changes to look for and to store
+_AT = "at"  # the fields that change each time, as one tuple of names and values in turn: fewer changes to look for and to store
 _VERSIONS = ("channel_versions", "versions_seen")
 _OWN_NODES = frozenset({"__start__", "__input__", "__interrupt__"})
 
@@ -33,7 +33,8 @@ def part(state: Any, ns: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the stored values and the bookkeeping of a namespace."""
     of = state if not ns else state.get("subgraphs", {}).get(ns, {})
     stored = state.get(ABOUT, {}).get(ns, {})
-    about = {**stored, **dict(stored.get(_AT, ()))}
+    fields = iter(stored.get(_AT, ()))
+    about = {**stored, **dict(zip(fields, fields, strict=True))}
     about.pop(_AT, None)
     return {**of.get("values", {}), **of.get("pending", {}), **dict.fromkeys(about.get(EMPTY, ()))}, about
 
@@ -67,7 +68,7 @@ def write_about(state: Any, ns: str, about: Mapping[str, Any]) -> None:
     live = state[ABOUT][ns]
     for name in _VERSIONS:
         _merge(live[name], about.get(name) or {})
-    live[_AT] = tuple((key, value) for key, value in about.items() if key not in _VERSIONS)
+    live[_AT] = tuple([part for item in about.items() if item[0] not in _VERSIONS for part in item])
 
 
 def _merge(old: Any, new: Mapping[str, Any]) -> None:

@@ -51,7 +51,8 @@ class Session:
         """Add items, all of them or none."""
         plain = [to_copy(item) for item in items]
         if plain:
-            await self._change(lambda state: state["items"].extend(plain))
+            # A copy each time, which only the state holds: otherwise the next save compares the items again.
+            await self._change(lambda state: state["items"].extend([to_copy(item) for item in plain]))
 
     async def pop_item(self) -> Any | None:
         """Remove the newest item and return it; None if there is none."""

@@ -6,8 +6,8 @@ damage is an error of ours that names the row, never a TypeError in other code.
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from everstep.backends.columns import pack_ranges, pack_tags, unpack_ranges, unpack_tags
@@ -116,7 +116,8 @@ def known_items(meta: Any) -> list[int]:
 
 def meta_item(key: str, text: str) -> int:
     """Return the number for one scalar, with its key. Two may share one: a reader compares."""
-    return int.from_bytes(sha256(json.dumps([key, text]).encode()).digest()[:8], signed=True)
+    both = f"[{_quoted(key)}, {_quoted(text)}]"  # as json.dumps has it, which takes three times as long
+    return int.from_bytes(sha256(both.encode()).digest()[:8], signed=True)
 
 
 def record_values(pk: int, r: Record) -> Values:

@@ -10,7 +10,7 @@ If the outcome of a commit is unknown, the next call finds it out first. Writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit
@@ -85,6 +85,11 @@ class Appender:
         row = self.store.backend.run(self.id)
         return None if row is None else verified(row, self.store.backend.seal)
 
+    @property
+    def loaded(self) -> Saver | None:
+        """The live state, if it is loaded."""
+        return self._saver
+
     async def live(self) -> Saver:
         """Return the live state, loaded if necessary."""
         if self._saver is None:
@@ -156,6 +161,35 @@ class Appender:
         if state is not None:
             saver.hand_in(state)
         saved, self._is_stale = saver.build(), False
+        return await self._append_saved(saver, saved, labels)
+
+    def checkpoint_at_once(self, labels: Labels, state: Any) -> Checkpoint | Coroutine[Any, Any, Checkpoint]:
+        """Do the same without a coroutine if nothing has to be found out first, as in a loop of checkpoints; otherwise return the coroutine
+        that does it. If the commit was refused, that one makes it again.
+        """
+        row, saver = self.row, self._saver
+        if row is None or row.worker is not None or row.checkpoints != self.number or row.key != self._plain_key:
+            return self.checkpoint(labels, state)
+        if saver is None or self._unsure is not None or block_of(self.store) is not None:
+            return self.checkpoint(labels, state)
+        if state is not None:
+            saver.hand_in(state)
+        saved, self._is_stale = saver.build(), False
+        commit: Commit | None = None
+        try:
+            commit = self._with_checkpoint(row, saved, labels)
+            self.store.backend.commit(commit)
+            return self._has_saved(commit)
+        except BaseException as error:
+            if commit is not None:
+                self._doubt(commit, error)
+                if isinstance(error, _REFUSED) and not interrupts(error):
+                    return self._append_saved(saver, saved, labels, was_refused=True)
+            saver.lost()
+            raise
+
+    async def _append_saved(self, saver: Saver, saved: Saved, labels: Labels, was_refused: bool = False) -> Checkpoint:
+        """Append a checkpoint whose data is built."""
 
         def build(row: RunRow | None) -> Commit:
             nonlocal saved
@@ -165,12 +199,18 @@ class Appender:
             return self._with_checkpoint(row, saved, labels)
 
         try:
+            if was_refused:
+                await self._look_again(alone=True)
             commit = await self.append(build, alone=True)
         except BaseException:
             saver.lost()
             raise
         assert commit is not None
-        self.number = commit.run.checkpoints
+        return self._has_saved(commit)
+
+    def _has_saved(self, commit: Commit) -> Checkpoint:
+        """Note that a checkpoint is stored, and return it."""
+        self.row, self.number = commit.run, commit.run.checkpoints
         self._know(self.number, set())
         return Checkpoint(next(record for record in commit.records if record.kind == _CHECKPOINT))
 

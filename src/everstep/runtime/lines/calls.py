@@ -21,6 +21,13 @@ async def state(line: Appender) -> Any:
         return (await line.live()).state
 
 
+def state_in_thread(line: Appender, lock: Guard) -> Any:
+    """Do the same in a thread. `lock` is the handle's."""
+    lock.check()
+    with lock:
+        return (line.loaded or at_once(line.live())).state
+
+
 async def set_state(line: Appender, value: Any) -> None:
     async with line.ways:
         (await line.live()).state = value
@@ -35,6 +42,19 @@ async def checkpoint(line: Appender, note: str | None, tags: Iterable[str] | str
     labels = line.labels(note, tags, meta)
     async with line.ways:
         made = await line.checkpoint(labels, state)
+    line.fire("after_checkpoint", checkpoint=made)
+    return made
+
+
+def checkpoint_in_thread(
+    line: Appender, lock: Guard, note: str | None, tags: Iterable[str] | str, meta: Mapping[str, Any] | None, state: Any
+) -> Checkpoint:
+    """Do the same in a thread. `lock` is the handle's."""
+    labels = line.labels(note, tags, meta)
+    lock.check()
+    with lock:
+        found = line.checkpoint_at_once(labels, state)
+        made = found if isinstance(found, Checkpoint) else at_once(found)
     line.fire("after_checkpoint", checkpoint=made)
     return made
 

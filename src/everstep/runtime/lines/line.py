@@ -60,7 +60,7 @@ class Line:
     def state(self) -> Any:
         """The live state, loaded on first use. Change it as you like; `checkpoint` saves the changes."""
         line, driver = self._open(), self._driver()
-        return at_once(calls.state(line)) if driver is None else driver.live()[1].state
+        return calls.state_in_thread(line, self._lock) if driver is None else driver.live()[1].state
 
     @state.setter
     def state(self, value: Any) -> None:
@@ -87,7 +87,7 @@ class Line:
         line, driver = self._open(), self._driver()
         if driver is not None:
             return checkpoint_through(driver, note, tags, meta, state)
-        return at_once(calls.checkpoint(line, note, tags, meta, state))
+        return calls.checkpoint_in_thread(line, self._lock, note, tags, meta, state)
 
     def attach(self, number: int, name: str, value: Any, *, replace: bool = False) -> bool:
         """Attach a named value to a checkpoint; return False if the name is taken there. With `replace`, the newest value counts."""

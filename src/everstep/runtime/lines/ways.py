@@ -74,8 +74,12 @@ class InTask:
         return await offload(function, *args)
 
     async def commit(self, backend: Backend, *commits: Commit) -> None:
-        flying = self._flying = _submitted(backend, commits[0]) if len(commits) == 1 else offload(backend.commit, *commits)
-        await asyncio.shield(flying)
+        if len(commits) == 1:
+            outcome, self._flying = _submitted(backend, commits[0])
+            await outcome
+        else:
+            self._flying = offload(backend.commit, *commits)
+            await asyncio.shield(self._flying)
         self._flying = None
 
     async def settled(self) -> None:
@@ -84,17 +88,23 @@ class InTask:
             await asyncio.wait([flying])
 
 
-def _submitted(backend: Backend, commit: Commit) -> asyncio.Future[None]:
-    """Hand a commit to the writer; the future has its outcome."""
+def _submitted(backend: Backend, commit: Commit) -> tuple[asyncio.Future[None], asyncio.Future[None]]:
+    """Hand a commit to the writer; return a future of its outcome, and one that is done when it is settled, also if the task that awaits
+    the outcome is cancelled meanwhile. `asyncio.shield` would do the same with another turn of the event loop.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
+    landed: asyncio.Future[None] = loop.create_future()
 
     def settle(outcome: Outcome) -> None:
-        if future.done():
+        if landed.done():
             return
+        landed.set_result(None)
+        if future.done():
+            return  # cancelled
         if isinstance(outcome, BaseException):
             future.set_exception(outcome)
-            future.exception()  # a cancelled task never reads it
+            future.exception()  # a task that is cancelled before it continues never reads it
         else:
             future.set_result(None)
 
@@ -106,4 +116,4 @@ def _submitted(backend: Backend, commit: Commit) -> asyncio.Future[None]:
                 raise
 
     submit(backend, commit, done)
-    return future
+    return future, landed
