@@ -89,3 +89,39 @@ def test_F6_a_stored_dict_that_looks_like_one_is_restored(shop: Shop) -> None:
     assert from_json(exact({"a": [TWICE]})) == {"a": [TWICE]}
     assert from_json({"$dict": [[1, "a"], ["1", "b"]]}) == {1: "a", "1": "b"}
     assert from_json({"$dict": [[{}, 1], [{}, 2]]}) == {"$dict": [[{}, 1], [{}, 2]]}, "no dict has such keys: it is what it seems to be"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["fork", "o1@1", "o2"], "continue the existing run: `everstep resume o2`"),
+        (["pause", "o1"], "`everstep log o1`"),
+        (["answer", "o1", "boss", "yes"], "`everstep fork o1`"),
+        (["blame", "o1", "totel"], "`everstep state o1@1`"),
+    ],
+)
+def test_a_hint_names_the_run_that_the_command_was_about(empty: Shop, typed: list[str], hint: str) -> None:
+    with empty.open() as store:
+        for name in ("o1", "o2"):
+            with store.run(name, state={"total": 1}) as run:
+                run.checkpoint()
+    said = empty.call(*typed)
+    assert said.code != 0
+    assert hint in said.err
+
+
+def test_resume_of_a_run_of_a_framework_asks_for_its_module(empty: Shop) -> None:
+    with empty.open() as store:
+        store.line("t1", workflow="langgraph", meta={"adapter": "langgraph"}).checkpoint(state={"n": 1})
+    said = empty.call("resume", "t1")
+    assert "error: run 't1' belongs to 'langgraph', and this process has defined no driver for it [E306]" in said.err
+    assert "`everstep resume t1 --import MODULE`" in said.err
+    assert "store.run(" not in said.err
+
+
+def test_resume_of_a_labelled_loop_asks_for_its_program(empty: Shop) -> None:
+    with empty.open() as store, store.run("t2", state={}, workflow="report") as run:
+        run.checkpoint()
+    said = empty.call("resume", "t2")
+    assert "hint: Run the program that opens it again." in said.err
+    assert "MODULE" not in said.err

@@ -77,7 +77,7 @@ _PHRASES = (
     ("everstep.open(path, accept_older=True)", "`everstep verify --accept-older`"),
     ("store.load / store.view", "`everstep state REF`"),
     ("use store.load or store.view, which need no lease", "use `everstep state RUN`, which needs no lease"),
-    ("open the existing run with store.run(id)", "continue the existing run: `everstep resume RUN`"),
+    ("open the existing run with store.run(", "continue the existing run: store.resume("),
     ("everstep.open(path) creates a store if there is none", "`everstep init --store PATH` creates a store"),
     ("rate=(10, 60)", "--rate 10/60s"),
     ("help() on the function you called describes it", "--help describes the command"),

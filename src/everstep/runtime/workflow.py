@@ -330,11 +330,14 @@ def refuse_other(
     store: EngineStore, row: RunRow, said: dict[str, Any], flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
-        raise RunExists(f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}")
+        raise RunExists(
+            f"run {row.id!r} belongs to {said.get('workflow') or 'no workflow'}, not to {flow.name}",
+            remedy=f"Choose another id, or see what this run is: store.outcome({row.id!r}).",
+        )
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
             f"run {row.id!r} of workflow {flow.name!r} was started with a different input",
-            remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",
+            remedy=f"Choose another id, or resume the run with its own input: store.resume({row.id!r}).",
         )
 
 
@@ -412,7 +415,7 @@ def _driven(
     if from_step is not None or replay != "normal":
         raise InvalidArgument(
             f"run {row.id!r} is driven by {driver.name!r}, whose steps are not replayed",
-            remedy="Resume it without from_step and replay, or fork it: store.fork(run_id).",
+            remedy=f"Resume it without from_step and replay, or fork it: store.fork({row.id!r}).",
         )
     if row.status == Status.SUCCEEDED:
         return _Ended(driver, recorded(store, row))
@@ -530,11 +533,16 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> AnyWorkflow | Driver:
     driver = driver_of(row.workflow) if name is None else None
     if driver is not None:
         return driver
+    if name is None and row.workflow:
+        raise UnknownWorkflow(
+            f"run {row.id!r} belongs to {row.workflow!r}, and this process has defined no driver for it",
+            remedy="Run the program that opens it again. If a framework drives it, import the module that calls "
+            f"everstep.drives({row.workflow!r}, ...) or the resume(...) of the framework's adapter, then resume the run.",
+        )
     if name is None:
         raise InvalidArgument(
             f"run {row.id!r} was opened with store.run() or store.line(); only workflows and runs with a driver can be resumed by name",
-            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}). "
-            "If a framework drives it, import the module that calls everstep.drives.",
+            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}).",
         )
     if name not in _known:
         raise UnknownWorkflow(f"run {row.id!r} belongs to the workflow {name!r}, which this process has not defined")

@@ -61,7 +61,9 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             remedy="Check the name. To answer a gate before the run reaches it: store.answer(..., early=True).",
         )
     if row.status == Status.CANCELLED and (found is None or not found.answered):
-        raise NotFound(f"run {row.id!r} was cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
+        raise NotFound(
+            f"run {row.id!r} was cancelled and has no open gate", remedy=f"A cancelled run can be forked: store.fork({row.id!r})."
+        )
     if found is not None and found.cancelled:
         raise AlreadyAnswered(
             f"the program cancelled gate {address!r} of run {row.id!r}; the answer was not recorded",
@@ -76,7 +78,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
     if row.status in _OVER:
         raise NotFound(
             f"run {row.id!r} has ended ({row.status}) and has no open gate",
-            remedy="A run that has ended can be forked: store.fork(run_id).",
+            remedy=f"A run that has ended can be forked: store.fork({row.id!r}).",
         )
     if found is not None and found.schema is not None:
         value = plain_of(value)
