@@ -125,3 +125,63 @@ def test_resume_of_a_labelled_loop_asks_for_its_program(empty: Shop) -> None:
     said = empty.call("resume", "t2")
     assert "hint: Run the program that opens it again." in said.err
     assert "MODULE" not in said.err
+
+
+def test_an_unknown_gate_is_refused_before_a_person_types_the_answer(empty: Shop) -> None:
+    with empty.open() as store, store.run("o1") as run:
+        run.checkpoint()
+    said = empty.terminal("answer", "o1", "boss")
+    assert said.code == 3
+    assert "has ended (succeeded) and has no open gate" in said.out
+    assert "Answer:" not in said.out
+
+
+@pytest.mark.parametrize("typed", [["runs", "--tree"], ["runs"], ["events"]])
+def test_an_empty_store_is_said_to_be_empty(empty: Shop, typed: list[str]) -> None:
+    empty.open().close()
+    assert empty.call(*typed).ok().err in ("No runs.\n", "No events.\n")
+
+
+def test_events_of_a_name_that_no_event_has_are_none(empty: Shop) -> None:
+    with empty.open() as store, store.run("o1") as run:
+        run.checkpoint()
+    assert empty.call("events", "--name", "run_faild").ok().err == "No event matches.\n"
+    assert empty.call("events", "--name", "run_succeeded").ok().err == ""
+
+
+def test_a_misspelt_key_in_a_condition_is_named(empty: Shop) -> None:
+    with empty.open() as store, store.run("o1", state={"total": 1, "items": []}) as run:
+        run.checkpoint()
+    said = empty.call("bisect", "o1", "--when", "totl > 0 and state.items == 3")
+    assert said.code == 3
+    assert "No state that was read has a key 'totl'. Did you mean total?" in said.err
+    assert "'items'" not in said.err
+    assert "No state" not in empty.call("bisect", "o1", "--when", "total > 5").err
+
+
+def test_a_misspelt_function_and_wrong_arguments_are_told_what_exists(empty: Shop) -> None:
+    (empty.folder / "shopping.py").write_text(
+        "import everstep\nfrom json import dumps\n\n@everstep.workflow\ndef order(item: str, many: int = 1):\n    return item\n"
+    )
+    assert "hint: Did you mean order?" in empty.pipe("run", "shopping.py:ordr", "tea").err
+    assert "hint: Did you mean order?" in empty.pipe("run", "shopping.py:zzz", "tea").err, "the only workflow of the module"
+    said = empty.pipe("run", "shopping.py:order", "tea", "2", "3").err
+    assert "invalid arguments for workflow 'order': too many positional arguments [E104]" in said
+    assert "order(item: str, many: int = 1)" in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"), [("lease", "LeaseHeld (E301)"), ("LeesHeld", "LeaseHeld (E301)"), ("E999", ""), ("gate", "GateTimeout (E605)")]
+)
+def test_explain_suggests_errors_and_repeats_what_was_typed(empty: Shop, typed: str, near: str) -> None:
+    said = empty.call("explain", typed)
+    assert said.code == 3
+    assert f"there is no error {typed!r}" in said.err
+    assert near in said.err
+    assert ("Did you mean" in said.err) == bool(near)
+
+
+def test_the_shell_names_its_own_help(empty: Shop) -> None:
+    empty.open().close()
+    said = empty.pipe("shell", stdin="zzzzzz\n")
+    assert "List all commands: `help`." in said.err

@@ -99,6 +99,10 @@ class Workflow(Generic[P, R]):
         functools.update_wrapper(self, function, updated=())
         self._enter()
 
+    def usage(self) -> str | None:
+        """Return a sentence with the parameters of the function; None if it checks its input in its own way."""
+        return None if self.accepts != self._bind else f"It takes {self.name}{inspect.signature(self.function)!s:.300}."
+
     def _enter(self) -> None:
         """Register the workflow by its name. Warn if the name is taken, unless a reloaded module defines its workflows again."""
         before = _known.get(self.name)
@@ -282,7 +286,7 @@ def refuse_misfit(flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, An
     try:
         flow.accepts(*args, **kwargs)
     except TypeError as error:
-        raise InvalidArgument(f"Invalid arguments for workflow {flow.name!r}: {error}") from error
+        raise InvalidArgument(f"invalid arguments for workflow {flow.name!r}: {error}", remedy=flow.usage()) from error
 
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:

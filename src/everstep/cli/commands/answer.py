@@ -13,6 +13,7 @@ from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.text import cell, safe
 from everstep.cli.draw.values import answers, shown
 from everstep.errors import NotFound
+from everstep.runtime.waits.control import answerable
 from everstep.store.gates import Gate
 from everstep.views.json import to_json
 from everstep.views.queues import queue_entry
@@ -38,6 +39,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
             _list(app, run, waiting)
             return
         if value is None:
+            answerable(store, run, gate, early)  # nobody types an answer that would be refused
             value = _ask(app, gate, waiting)
         answer = value if as_text else workflow_target.value_of(value)
         store.answer(run, gate, answer, by=by, early=early)

@@ -49,6 +49,27 @@ _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
 def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
+    row, address, found = answerable(store, run_id, gate, early)
+    if found is not None and found.schema is not None:
+        value = plain_of(value)
+    if store.mask is not None:
+        value = decode(encode(store.mask(value, "answer")))  # the stored value must match, too: the run sees only that
+    fault = check_stored(found.schema, value) if found is not None and found.schema is not None else None
+    if fault:
+        raise BadAnswer(
+            f"the answer to gate {address!r} of run {row.id!r} is invalid: {fault}",
+            remedy=f"See what the gate asks for: store.gates({row.id!r}).",
+        )
+    said = {"value": value, "by": check_text(by, "by")}
+    now = clock.now_us()
+    if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
+        raise _too_late(row, address, found.deadline)
+    if not post(store, row, f"answer:{address}", said, now, "answer", now):
+        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} already has an answer", remedy=_other_answer(row, address))
+
+
+def answerable(store: EngineStore, run_id: str, gate: str, early: bool) -> tuple[RunRow, str, Gate | None]:
+    """Return the run, the address of the gate, and the gate if the run has reached it. Raises if no answer would be accepted."""
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
@@ -80,22 +101,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             f"run {row.id!r} has ended ({row.status}) and has no open gate",
             remedy=f"A run that has ended can be forked: store.fork({row.id!r}).",
         )
-    if found is not None and found.schema is not None:
-        value = plain_of(value)
-    if store.mask is not None:
-        value = decode(encode(store.mask(value, "answer")))  # the stored value must match, too: the run sees only that
-    fault = check_stored(found.schema, value) if found is not None and found.schema is not None else None
-    if fault:
-        raise BadAnswer(
-            f"the answer to gate {address!r} of run {row.id!r} is invalid: {fault}",
-            remedy=f"See what the gate asks for: store.gates({row.id!r}).",
-        )
-    said = {"value": value, "by": check_text(by, "by")}
-    now = clock.now_us()
-    if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
-        raise _too_late(row, address, found.deadline)
-    if not post(store, row, f"answer:{address}", said, now, "answer", now):
-        raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} already has an answer", remedy=_other_answer(row, address))
+    return row, address, found
 
 
 def _too_late(row: RunRow, address: str, deadline: datetime) -> AnswerTooLate:
