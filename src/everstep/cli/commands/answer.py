@@ -39,7 +39,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
             _list(app, run, waiting)
             return
         if value is None:
-            answerable(store, run, gate, early)  # nobody types an answer that would be refused
+            answerable(store, run, gate, early)  # before a person types an answer that would be refused
             value = _ask(app, gate, waiting)
         answer = value if as_text else workflow_target.value_of(value)
         store.answer(run, gate, answer, by=by, early=early)
