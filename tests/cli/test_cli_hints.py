@@ -97,7 +97,7 @@ def test_F6_a_stored_dict_that_looks_like_one_is_restored(shop: Shop) -> None:
         (["fork", "o1@1", "o2"], "continue the existing run: `everstep resume o2`"),
         (["pause", "o1"], "`everstep log o1`"),
         (["answer", "o1", "boss", "yes"], "`everstep fork o1`"),
-        (["blame", "o1", "totel"], "`everstep state o1@1`"),
+        (["blame", "o1", "totel"], "everstep state o1@1"),
     ],
 )
 def test_a_hint_names_the_run_that_the_command_was_about(empty: Shop, typed: list[str], hint: str) -> None:
@@ -185,3 +185,20 @@ def test_the_shell_names_its_own_help(empty: Shop) -> None:
     empty.open().close()
     said = empty.pipe("shell", stdin="zzzzzz\n")
     assert "List all commands: `help`." in said.err
+
+
+@pytest.mark.parametrize("command", ["blame", "state"])
+def test_a_path_that_does_not_exist_gets_the_key_that_may_be_meant(empty: Shop, command: str) -> None:
+    with empty.open() as store, store.run("o1", state={"values": {"total": 1}, "a b": 2}) as run:
+        run.checkpoint()
+    said = empty.call(command, "o1", "values.totl").err
+    assert "error: the state of o1@1 has no value at values.totl [E201]" in said
+    assert "hint: Did you mean values.total? Print the state: everstep state o1@1 values" in said
+    assert "Did you mean" not in empty.call(command, "o1", "values.zzz").err
+    assert 'Did you mean ["a b"]?' in empty.call(command, "o1", "a_b").err
+
+
+def test_the_open_gates_come_with_a_command_that_answers_one(empty: Shop) -> None:
+    with empty.open() as store:
+        store.line("o1").ask("boss", ask="Spend 30?", choices=["yes", "no"])
+    assert "To answer: everstep answer o1 boss yes" in empty.call("answer", "o1").ok().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 from everstep.cli.app import App, interactive
@@ -11,7 +13,7 @@ from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import GATE, RUN
 from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import answers, shown
+from everstep.cli.draw.values import answers, example, shown
 from everstep.errors import NotFound
 from everstep.runtime.waits.control import answerable
 from everstep.store.gates import Gate
@@ -61,6 +63,8 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         named = " | ".join(answers(app.mask(gate.schema)))
         choices = f" ({named})" if named else ""
         app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
+    first = waiting[0]
+    app.out.say(f"To answer: everstep answer {safe(quote(run))} {safe(quote(first.name))} {example(app.mask(first.schema))}", "dim")
 
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:
