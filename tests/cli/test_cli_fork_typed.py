@@ -64,7 +64,7 @@ def test_a_key_of_a_dict_in_a_field_is_removed_and_a_field_is_not(basket: Shop) 
         ("gaol=milk", "Fields of this object: goal, items, more, mood, note."),
         ("items[0].prize=1", "Fields of this object: name, price."),
         ("items[7].price=1", "the state has no 7"),
-        ("goal.x=1", "'x' cannot be changed: it is inside a str"),
+        ("goal.x=1", "'x' cannot be changed: it is inside a value of type str"),
         ("mood=BAD", "'mood' is an object, and cannot become 'BAD'"),
     ],
 )

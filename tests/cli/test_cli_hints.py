@@ -98,6 +98,9 @@ def test_F6_a_stored_dict_that_looks_like_one_is_restored(shop: Shop) -> None:
         (["pause", "o1"], "`everstep log o1`"),
         (["answer", "o1", "boss", "yes"], "`everstep fork o1`"),
         (["blame", "o1", "totel"], "everstep state o1@1"),
+        (["state", "o1@gone"], "`everstep show o1`"),
+        (["diff", "o1@1", "o1@9"], "`everstep show o1`"),
+        (["fork", "o1@1", "o3", "--unset", "gone"], "`everstep state o1@1`"),
     ],
 )
 def test_a_hint_names_the_run_that_the_command_was_about(empty: Shop, typed: list[str], hint: str) -> None:
@@ -202,3 +205,10 @@ def test_the_open_gates_come_with_a_command_that_answers_one(empty: Shop) -> Non
     with empty.open() as store:
         store.line("o1").ask("boss", ask="Spend 30?", choices=["yes", "no"])
     assert "To answer: everstep answer o1 boss yes" in empty.call("answer", "o1").ok().err
+
+
+def test_a_failed_step_of_a_document_says_how_to_resume_its_run(empty: Shop) -> None:
+    (empty.folder / "w.yaml").write_text("name: hello\nsteps:\n  - {id: a, run: exit 3}\n")
+    said = empty.call("run", "w.yaml", "--id", "y1")
+    assert "`everstep resume y1 --import w.yaml`" in said.err
+    assert "RUN" not in said.err

@@ -83,6 +83,7 @@ _PHRASES = (
     ("help() on the function you called describes it", "--help describes the command"),
     ("keep_within;", "--keep-within;"),
 )
+_NAMELESS = re.compile(r"\brun_id\b")
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
 _COMMANDS = {
     "answer": "answer", "checkpoints": "show", "cleanup": "cleanup", "events": "log", "fork": "fork", "gates": "answer", "load": "state",
@@ -102,8 +103,10 @@ _WORDS = {
 }
 
 
-def in_commands(remedy: str) -> str:
-    """Rewrite a remedy for the command line: calls that are also commands become these commands."""
+def in_commands(remedy: str, run: str | None = None) -> str:
+    """Rewrite a remedy for the command line: calls that are also commands become these commands, for this run if it is known."""
+    if run is not None:
+        remedy = _NAMELESS.sub(lambda _: repr(run), remedy)
     for phrase, words in _PHRASES:
         remedy = remedy.replace(phrase, words)
     return _CALL.sub(_command, remedy)

@@ -83,8 +83,12 @@ def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[Ru
     if not 1 <= number <= row.checkpoints:
         has = f"its checkpoints are 1 to {row.checkpoints:,}" if row.checkpoints > 1 else "its only checkpoint is 1"
         has = has if row.checkpoints else "it has no checkpoint yet"
-        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {has}")
+        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {has}", remedy=_list(row))
     return row, number
+
+
+def _list(row: RunRow) -> str:
+    return f"List its checkpoints: store.checkpoints({row.id!r})."
 
 
 def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
@@ -95,7 +99,7 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
     need(backend, Index)
     numbers = [tag.number for tag in tags_of(backend, row, name=at)]
     if not numbers:
-        raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
+        raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}", remedy=_list(row))
     return max(numbers)
 
 

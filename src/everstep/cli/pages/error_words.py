@@ -13,14 +13,13 @@ from everstep.cli.layout.frames import OWN
 _LONGEST, _MOST_LINES = 1_000, 50
 _OURS = re.compile(r"(.*\[E\d{3}\])\n(.*)", re.DOTALL)
 _FRAME = re.compile(r'  File "(.*)", line \d+')
-_NAMELESS = re.compile(r"\brun_id\b")
 
 
 def error_words(run: str, kind: str, message: str) -> str:
     """Return an error with the lines of its message, cut if it is long."""
     ours = _OURS.fullmatch(message[: 4 * _LONGEST])
     if ours:
-        message = f"{ours[1]}\n{in_commands(_NAMELESS.sub(repr(run), ours[2]))}"
+        message = f"{ours[1]}\n{in_commands(ours[2], run)}"
     lines = safe(f"{kind}: {message}"[: 4 * _LONGEST], lines=True).rstrip().split("\n")
     return "\n".join(cut(line, _LONGEST) for line in lines[:_MOST_LINES]) + ("\n…" if len(lines) > _MOST_LINES else "")
 

@@ -61,7 +61,9 @@ def _change(state: Any, path: tuple[Any, ...], change: Change, change_field: Cha
     if rest:
         return _inside(state, key, lambda value: _change(value, rest, change, change_field))
     if not isinstance(state, (dict, list)) or (isinstance(state, list) and not isinstance(key, int)):
-        raise InvalidArgument(f"{key!r:.100} cannot be changed: it is inside a {type(state).__name__}, not a dict, list or object")
+        raise InvalidArgument(
+            f"{key!r:.100} cannot be changed: it is inside a value of type {type(state).__name__}, not a dict, list or object"
+        )
     try:
         change(state, key)
     except (KeyError, IndexError):
@@ -76,7 +78,9 @@ def _inside(holder: Any, key: Any, change: Callable[[Any], Any]) -> Any:
         raise InvalidArgument(f"the state has no {key!r:.100}, so no value inside it can be changed", remedy=_PRINT) from None
     changed = change(value)
     if changed is not value and not isinstance(holder, (dict, list)):
-        raise InvalidArgument(f"{key!r:.100} cannot be changed: it is inside a {type(holder).__name__}, not a dict, list or object")
+        raise InvalidArgument(
+            f"{key!r:.100} cannot be changed: it is inside a value of type {type(holder).__name__}, not a dict, list or object"
+        )
     if changed is not value:
         holder[key] = changed
     return holder
