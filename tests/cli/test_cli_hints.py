@@ -204,7 +204,8 @@ def test_a_path_that_does_not_exist_gets_the_key_that_may_be_meant(empty: Shop, 
 def test_the_open_gates_come_with_a_command_that_answers_one(empty: Shop) -> None:
     with empty.open() as store:
         store.line("o1").ask("boss", ask="Spend 30?", choices=["yes", "no"])
-    assert "To answer: everstep answer o1 boss yes" in empty.call("answer", "o1").ok().err
+    assert "To answer: everstep answer o1 boss yes" in empty.terminal("answer", "o1").ok().out
+    assert empty.call("answer", "o1").ok().err == "", "a pipe gets only data"
 
 
 def test_a_failed_step_of_a_document_says_how_to_resume_its_run(empty: Shop) -> None:

@@ -64,7 +64,8 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         choices = f" ({named})" if named else ""
         app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
     first = waiting[0]
-    app.out.say(f"To answer: everstep answer {safe(quote(run))} {safe(quote(first.name))} {example(app.mask(first.schema))}", "dim")
+    if app.out.terminal:
+        app.out.say(f"To answer: everstep answer {safe(quote(run))} {safe(quote(first.name))} {example(app.mask(first.schema))}", "dim")
 
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:
