@@ -2,7 +2,7 @@
 
 The document is examples/report.yaml; the functions that it names are in this file. A child process runs it and is killed with SIGKILL in
 the middle of a search. A second process resumes the run and reaches a question; after the answer it runs to its end. Then a document with
-another command is refused for a run that began under the old one. Nothing leaves this machine. Needs: pip install 'everstep[yaml]'.
+another command is refused for a run that began under the old one. Nothing leaves this machine. Needs pip install '.[yaml]' in a checkout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A LangGraph agent that is killed twice with kill -9, and continues: python examples/adapters/langgraph_agent.py
 
 Every model and tool call is made once. The model is a list of answers: no key, no network. The parent starts the agent again each time it
-dies. Needs pip install 'everstep[langgraph]'.
+dies. Needs pip install '.[langgraph]' in a checkout.
 """
 
 from __future__ import annotations

@@ -172,7 +172,12 @@ class RunExists(EverstepError):
     """A run with this id already exists."""
 
     code = "E203"
-    remedy = "Choose another id, or open the existing run with store.run(id)."
+    remedy = "Choose another id, or open the existing run with store.run(run_id)."
+
+    @classmethod
+    def of(cls, run: str) -> RunExists:
+        """Return the error for a run that cannot be created, with a remedy that names it."""
+        return cls(f"a run {run!r} already exists", remedy=f"Choose another id, or open the existing run with store.run({run!r}).")
 
 
 class AlreadyQueued(RunExists):
@@ -279,6 +284,7 @@ class IllegalTransition(EverstepError):
     def __init__(self, run: str, before: str, after: str, message: str = ""):
         self.run, self.before, self.after = run, before, after
         super().__init__(message or f"the status of run {run!r} is {before} and cannot change to {after}")
+        self.remedy = f"See the run's history: store.events(run={run!r}). A run that has ended can be forked."
 
 
 class Reentered(EverstepError):

@@ -6,6 +6,7 @@ import pytest
 from cli_helpers import Shop, plain
 
 import everstep
+from everstep.cli.pages.error_words import without_own_frames
 from everstep.errors import ExitInWorkflow
 
 
@@ -86,3 +87,47 @@ def test_the_timeline_has_one_line_for_each_attempt(empty: Shop) -> None:
     failed(empty, reciting_twice, "p")
     said = empty.call("log", "p").ok().lines
     assert sum(line.endswith("Poem: one two") for line in said) == 2
+
+
+@everstep.step
+def halves(n: int) -> float:
+    return n / 0
+
+
+@everstep.workflow
+def dividing() -> float:
+    return halves(1)
+
+
+def test_show_leaves_out_the_frames_of_everstep_unless_asked(empty: Shop) -> None:
+    failed(empty, dividing, "p")
+    for typed in (["show", "p"], ["show", "p", "halves"]):
+        short, whole = empty.call(*typed).ok(), empty.call(*typed, "--full").ok()
+        own = [line for line in whole.out.splitlines() if line.startswith("    File") and "/everstep/runtime/" in line]
+        assert own, "Everstep called the program"
+        assert f"{len(own)} frames of Everstep are left out: --full shows all." in short.err
+        assert "/everstep/runtime/" not in short.out
+        assert "left out" not in whole.err
+        kept = [line for line in whole.out.splitlines() if line.startswith("    File") and line not in own]
+        assert [line for line in short.out.splitlines() if line.startswith("    File")] == kept
+        assert "return n / 0" in short.out
+        assert "  ZeroDivisionError: division by zero" in short.out
+
+
+@everstep.workflow
+def misusing() -> None:
+    everstep.current().step("x", print, retry=0)
+
+
+def test_the_frame_that_raised_stays_even_if_it_is_one_of_everstep(empty: Shop) -> None:
+    failed(empty, misusing, "p")
+    frames = [line for line in empty.call("show", "p").ok().out.splitlines() if line.startswith("    File")]
+    assert "/everstep/" in frames[-1]
+    assert any("in misusing" in frame for frame in frames)
+
+
+def test_a_forged_frame_in_a_message_is_not_taken_for_one_of_everstep() -> None:
+    text = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    x\nE: one\n  File "b.py", line 2\nend'
+    assert without_own_frames(text) == (text, 0)
+    ours = text.replace("a.py", "/x/site-packages/everstep/a.py")
+    assert without_own_frames(ours) == (ours, 0), "it raised the error"

@@ -13,6 +13,7 @@ from fake_terminal import at_width
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everstep.cli.draw.output import folded
 from everstep.cli.layout.frames import last_frames
 from everstep.cli.layout.moments import short
 from everstep.cli.layout.progress import Progress
@@ -148,3 +149,16 @@ def test_frames_are_those_of_the_program() -> None:
     assert len(frames) == 2
     assert frames[-1].endswith('in inner: raise ValueError("no")')
     assert plain(frames[0])
+
+
+def test_a_line_that_breaks_keeps_the_gaps_between_its_columns() -> None:
+    line = "20:26:53  think#2  0.3 s  100 tokens  $0.0010"
+    assert folded(line, 40) == "20:26:53  think#2  0.3 s  100 tokens\n  $0.0010"
+    assert folded("  a  b", 80) == "  a  b"
+    assert folded("  one  two  three", 11) == "  one  two\n    three"
+    assert folded("everstep answer o1 approve-send-2.0 yes", 30) == "everstep answer o1 \\\n  approve-send-2.0 yes"
+
+
+@given(st.text(alphabet="ab \x1b[2m", max_size=80), st.integers(4, 30))
+def test_breaking_a_line_loses_no_word(text: str, columns: int) -> None:
+    assert folded(text, columns).split() == text.split()

@@ -102,7 +102,16 @@ def test_tests_are_named_by_what_they_hold() -> None:
 
 
 def test_every_module_can_be_imported() -> None:
-    """Also those that only type checkers read: tools walk over all modules."""
+    """Also those that only type checkers read: tools walk over all modules. An adapter without its framework says what to install."""
+    refused: dict[str, ImportError] = {}
     for module in pkgutil.walk_packages(everstep.__path__, "everstep."):
-        if not module.name.endswith("__main__"):
+        if module.name.endswith("__main__"):
+            continue
+        try:
             importlib.import_module(module.name)
+        except ImportError as error:
+            refused[module.name] = error
+    for name, error in refused.items():
+        extra = name.removeprefix("everstep.adapters.").replace("_", "-")
+        assert f"pip install 'everstep[{extra}]'" in str(error), name
+        assert "everstep" not in str(error.__cause__), f"{name}: a name of our own is missing, not its framework"

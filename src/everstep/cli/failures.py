@@ -77,13 +77,14 @@ _PHRASES = (
     ("everstep.open(path, accept_older=True)", "`everstep verify --accept-older`"),
     ("store.load / store.view", "`everstep state REF`"),
     ("use store.load or store.view, which need no lease", "use `everstep state RUN`, which needs no lease"),
-    ("open the existing run with store.run(id)", "continue the existing run: `everstep resume RUN`"),
+    ("open the existing run with store.run(", "continue the existing run: store.resume("),
     ("everstep.open(path) creates a store if there is none", "`everstep init --store PATH` creates a store"),
     ("rate=(10, 60)", "--rate 10/60s"),
     ("help() on the function you called describes it", "--help describes the command"),
     ("keep_within;", "--keep-within;"),
 )
 _RANGE = re.compile(r"(\S+) is not in the range (?:(-?\d+)<=x<=(-?\d+)|x>=(-?\d+))\.")
+_NAMELESS = re.compile(r"\brun_id\b")
 _CALL = re.compile(r"store\.(\w+)\(([^()]*)\)")
 _COMMANDS = {
     "answer": "answer", "checkpoints": "show", "cleanup": "cleanup", "events": "log", "fork": "fork", "gates": "answer", "load": "state",
@@ -103,8 +104,10 @@ _WORDS = {
 }
 
 
-def in_commands(remedy: str) -> str:
-    """Rewrite a remedy for the command line: calls that are also commands become these commands."""
+def in_commands(remedy: str, run: str | None = None) -> str:
+    """Rewrite a remedy for the command line: calls that are also commands become these commands, for this run if it is known."""
+    if run is not None:
+        remedy = _NAMELESS.sub(lambda _: repr(run), remedy)
     for phrase, words in _PHRASES:
         remedy = remedy.replace(phrase, words)
     return _CALL.sub(_command, remedy)

@@ -52,7 +52,7 @@ def no_such_command(word: str, prefix: str = "everstep ") -> str:
     """Say that there is no such command, and which ones may be meant."""
     found = meant(word)
     near = " or ".join(f"`{prefix}{line}`" for line in found)
-    return f"No such command {word!r:.60}." + (f" Did you mean {near}?" if found else " List all commands: `everstep help`.")
+    return f"No such command {word!r:.60}." + (f" Did you mean {near}?" if found else f" List all commands: `{prefix}help`.")
 
 
 def _version(ctx: click.Context, _: Any, value: bool) -> None:

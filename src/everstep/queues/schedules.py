@@ -149,7 +149,8 @@ def times(cron: str, zone: str, moment: int, back: bool = False) -> Iterator[int
         following = CronSim(cron, datetime.fromtimestamp(moment / 1e6, here), reverse=back)
     except (CronSimError, TypeError, AttributeError) as error:
         raise InvalidArgument(
-            f"invalid cron expression {cron!r:.60}: {error}", remedy="Give minute, hour, day, month and weekday: '30 9 * * 1-5'."
+            f"invalid cron expression {cron!r:.60}: {str(error).lower()}",
+            remedy="Give minute, hour, day, month and weekday: '30 9 * * 1-5'.",
         ) from None
     found = False
     for at in following:

@@ -99,6 +99,10 @@ class Workflow(Generic[P, R]):
         functools.update_wrapper(self, function, updated=())
         self._enter()
 
+    def usage(self) -> str | None:
+        """Return a sentence with the parameters of the function; None if it checks its input in its own way."""
+        return None if self.accepts != self._bind else f"It takes {self.name}{inspect.signature(self.function)!s:.300}."
+
     def _enter(self) -> None:
         """Register the workflow by its name. Warn if the name is taken, unless a reloaded module defines its workflows again."""
         before = _known.get(self.name)
@@ -282,7 +286,7 @@ def refuse_misfit(flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, An
     try:
         flow.accepts(*args, **kwargs)
     except TypeError as error:
-        raise InvalidArgument(f"Invalid arguments for workflow {flow.name!r}: {error}") from error
+        raise InvalidArgument(f"invalid arguments for workflow {flow.name!r}: {error}", remedy=flow.usage()) from error
 
 
 def call_plain(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], id: str | None) -> Any:
@@ -331,11 +335,14 @@ def refuse_other(
 ) -> None:  # fmt: skip
     if said.get("workflow") != flow.name:
         owner = f"workflow {said['workflow']!r}" if said.get("workflow") else "no workflow"
-        raise RunExists(f"run {row.id!r} belongs to {owner}, not to workflow {flow.name!r}")
+        raise RunExists(
+            f"run {row.id!r} belongs to {owner}, not to workflow {flow.name!r}",
+            remedy=f"Choose another id, or see what this run is: store.outcome({row.id!r}).",
+        )
     if not same_input(store, flow, args, kwargs, said.get("input_digest")):
         raise RunExists(
             f"run {row.id!r} of workflow {flow.name!r} was started with a different input",
-            remedy="Choose another id, or resume the run with its own input: store.resume(run_id).",
+            remedy=f"Choose another id, or resume the run with its own input: store.resume({row.id!r}).",
         )
 
 
@@ -413,7 +420,7 @@ def _driven(
     if from_step is not None or replay != "normal":
         raise InvalidArgument(
             f"run {row.id!r} is driven by {driver.name!r}, whose steps are not replayed",
-            remedy="Resume it without from_step and replay, or fork it: store.fork(run_id).",
+            remedy=f"Resume it without from_step and replay, or fork it: store.fork({row.id!r}).",
         )
     if row.status == Status.SUCCEEDED:
         return _Ended(driver, recorded(store, row))
@@ -531,11 +538,16 @@ def _workflow_of(row: RunRow, said: dict[str, Any]) -> AnyWorkflow | Driver:
     driver = driver_of(row.workflow) if name is None else None
     if driver is not None:
         return driver
+    if name is None and row.workflow:
+        raise UnknownWorkflow(
+            f"run {row.id!r} belongs to {row.workflow!r}, and this process has defined no driver for it",
+            remedy="Run the program that opens it again. If a framework drives it, import the module that calls "
+            f"everstep.drives({row.workflow!r}, ...) or the resume(...) of the framework's adapter, then resume the run.",
+        )
     if name is None:
         raise InvalidArgument(
             f"run {row.id!r} was opened with store.run() or store.line(); only workflows and runs with a driver can be resumed by name",
-            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}). "
-            "If a framework drives it, import the module that calls everstep.drives.",
+            remedy=f"Run the program that calls store.run({row.id!r}) again; for an agent, the one that calls loop.run(store, {row.id!r}).",
         )
     if name not in _known:
         raise UnknownWorkflow(f"run {row.id!r} belongs to the workflow {name!r}, which this process has not defined")

@@ -72,7 +72,7 @@ class Chain:
         row = self._row
         if row.head_seq >= MAX_SEQ:
             raise LimitExceeded(
-                f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Continue in a fork: store.fork(run_id)."
+                f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy=f"Continue in a fork: store.fork({row.id!r})."
             )
         body = self._framer.wrap(content, SMALL_ENTRY if kind in _ENTRIES else 0)
         row.head_seq += 1

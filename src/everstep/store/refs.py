@@ -81,7 +81,7 @@ def resolve(backend: Backend, ref: str, known: RunRow | None = None) -> tuple[Ru
     row = known if known is not None and same else find_run(backend, "@last" if parsed.run is None else parsed.run)
     number = _number(backend, row, parsed.at) - parsed.back
     if not 1 <= number <= row.checkpoints:
-        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {numbers_of(row)}")
+        raise NotFound(f"{ref!r} is not a checkpoint of run {row.id!r}: {numbers_of(row)}", remedy=_list(row))
     return row, number
 
 
@@ -92,6 +92,10 @@ def numbers_of(row: RunRow | None) -> str:
     return f"its checkpoints are 1 to {row.checkpoints:,}" if row.checkpoints > 1 else "its only checkpoint is 1"
 
 
+def _list(row: RunRow) -> str:
+    return f"List its checkpoints: store.checkpoints({row.id!r})."
+
+
 def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
     if at is None:
         return row.checkpoints
@@ -100,7 +104,7 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
     need(backend, Index)
     numbers = [tag.number for tag in tags_of(backend, row, name=at)]
     if not numbers:
-        raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}")
+        raise NotFound(f"run {row.id!r} has no checkpoint tagged {at!r}", remedy=_list(row))
     return max(numbers)
 
 

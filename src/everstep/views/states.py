@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from everstep.errors import NotFound
 from everstep.fields import Shape
 from everstep.snapshot.diff import Change
 from everstep.views.json import Beside, Stored
@@ -140,7 +141,12 @@ def ref_before(store: Store, ref: str) -> str | None:
 
 def blame(store: Store, mask: Masking, ref: str, path: Sequence[Any], shown_path: str) -> BlameView:
     """Find the checkpoint that last changed the value at a path."""
-    one = store.blame(ref, path)
+    try:
+        one = store.blame(ref, path)
+    except NotFound:
+        name = store.checkpoint(ref).ref
+        pick(store.view(name), path, name)  # if the path is the cause, this says at which key, as `state` does
+        raise
     return BlameView(shown_path, checkpoint_view(one, mask), one.exact, one.after)
 
 

@@ -103,7 +103,7 @@ class MemoryBackend:
 
     def _new(self, row: RunRow, task: Task | None) -> Run:
         if row.id in self._data.runs:
-            raise RunExists(f"a run {row.id!r} already exists")
+            raise RunExists.of(row.id)
         if task is not None and task.dedupe is not None and (twin := self._twin(task)) is not None:
             raise AlreadyQueued(task.queue, task.dedupe, twin)
         parent = self._data.runs.get(row.parent) if row.parent is not None else None
@@ -490,7 +490,7 @@ class MemoryBackend:
         with data.lock:
             for commit in commits:
                 if commit.run.id in data.runs and commit.run.id not in known:
-                    raise RunExists(f"a run {commit.run.id!r} already exists")
+                    raise RunExists.of(commit.run.id)
             return [self._is_created(data, commit) for commit in commits]
 
     def _is_created(self, data: Data, commit: Commit) -> bool:

@@ -126,7 +126,7 @@ def outcome(commit: Commit, answer: Values, again: bool) -> Committed | Everstep
     if code == GONE or (was is None and code not in (TAKEN, ORPHAN)):
         return LostLease(f"run {name!r} was deleted while this writer had it open", written=written)
     if code == TAKEN:
-        return RunExists(f"a run {name!r} already exists")
+        return RunExists.of(name)
     if code == ORPHAN:
         return NotFound(f"run {commit.run.parent!r} was deleted meanwhile: it can no longer be forked")
     if code == EPOCH:

@@ -95,7 +95,7 @@ def create(transaction: Transaction, asked: tuple[Sequence[Commit], frozenset[st
     commits, known = asked
     for commit in commits:
         if commit.run.id not in known and transaction.has_run(commit.run.id):
-            raise RunExists(f"a run {commit.run.id!r} already exists")
+            raise RunExists.of(commit.run.id)
     return [_is_created(transaction, commit) for commit in commits]
 
 

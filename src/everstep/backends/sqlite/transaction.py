@@ -286,7 +286,7 @@ class Transaction:
         self._index(run)
         self._execute(_SQL["create"], (pk, *run_values(run)))
         if self._changes() != 1:
-            raise RunExists(f"a run {run.id!r} already exists")
+            raise RunExists.of(run.id)
         self._next += 1
         self._runs += 1
         self._remember(run.id, pk)

@@ -16,6 +16,7 @@ class Condition:
 
     def __init__(self, text: str):
         self.text = text
+        self.keys: set[str] = set()  # of all states so far
         try:
             self._expression = parse(text)
         except ExpressionError as error:
@@ -23,9 +24,15 @@ class Condition:
                 f"--when {text!r:.200} is not a valid expression: {error}", remedy="Example: state.total > 100 and 'done' in state.tags."
             ) from error
 
+    def unknown(self) -> list[str]:
+        """Return the keys that the condition names and that no state so far has: perhaps they are misspelt."""
+        named = dict.fromkeys(path[1] if path[0] == "state" and len(path) > 1 else path[0] for path in self._expression.paths())
+        return [name for name in named if isinstance(name, str) and name != "state" and name not in self.keys]
+
     def holds(self, state: Any) -> bool:
         """Return whether the condition is true. It is false for a state that lacks a value it names."""
         state = _known(state)
+        self.keys |= {key for key in state if isinstance(key, str)} if isinstance(state, Mapping) else set()
         try:
             return self._evaluate(state)
         except ExpressionError:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import traceback
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 
 from everstep.cli.args import modules
 from everstep.errors import EverstepError, InvalidArgument
+from everstep.runtime.workflow import Workflow
 
 _YAML = (".yaml", ".yml")
 
@@ -62,11 +64,22 @@ def load(target: str) -> Any:
     found: Any = import_module(module)
     for part in name.split("."):
         if not hasattr(found, part):
-            raise InvalidArgument(f"{module} does not define {name!r:.100}", remedy="Name a function of the module.")
+            raise InvalidArgument(f"{module} does not define {name!r:.100}", remedy=_near(found, part))
         found = getattr(found, part)
     if not callable(found):
         raise InvalidArgument(f"{target!r:.100} is not a function", remedy="Name a function of the module.")
     return found
+
+
+def _near(module: Any, name: str) -> str:
+    """Say which functions of a module may be meant: similar names first, else its workflows."""
+    own = [one for one, value in vars(module).items() if not one.startswith("_") and callable(value) and _is_from(module, value)]
+    near = get_close_matches(name, own, 3, 0.6) or [one for one in own if isinstance(getattr(module, one), Workflow)][:3]
+    return f"Did you mean {' or '.join(near)}?" if near else "Name a function of the module."
+
+
+def _is_from(module: Any, value: Any) -> bool:
+    return isinstance(value, Workflow) or getattr(value, "__module__", None) == getattr(module, "__name__", "")
 
 
 def module_of(target: str) -> str:

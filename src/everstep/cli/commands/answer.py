@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 from everstep.cli.app import App, interactive
@@ -11,8 +13,9 @@ from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import GATE, RUN
 from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import answers, shown
+from everstep.cli.draw.values import answers, example, shown
 from everstep.errors import NotFound
+from everstep.runtime.waits.control import answerable
 from everstep.store.gates import Gate
 from everstep.views.json import to_json
 from everstep.views.queues import queue_entry
@@ -38,6 +41,7 @@ def command(app: App, run: str, gate: str | None, value: str | None, by: str | N
             _list(app, run, waiting)
             return
         if value is None:
+            answerable(store, run, gate, early)  # before a person types an answer that would be refused
             value = _ask(app, gate, waiting)
         answer = value if as_text else workflow_target.value_of(value)
         store.answer(run, gate, answer, by=by, early=early)
@@ -62,6 +66,9 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         named = " | ".join(answers(app.mask(gate.schema)))
         choices = f" ({named})" if named else ""
         app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
+    first = waiting[0]
+    if app.out.terminal:
+        app.out.say(f"To answer: everstep answer {safe(quote(run))} {safe(quote(first.name))} {example(app.mask(first.schema))}", "dim")
 
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:

@@ -6,6 +6,8 @@ assumes that the condition stays true once it is true, and reads about log2(n) s
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 import click
 
 from everstep.cli import exit_codes
@@ -14,7 +16,7 @@ from everstep.cli.app import command as make
 from everstep.cli.args.condition import Condition
 from everstep.cli.args.naming import to_read
 from everstep.cli.args.refs import RUN
-from everstep.cli.draw.text import cell, plural
+from everstep.cli.draw.text import cell, plural, safe
 from everstep.views.json import to_json
 from everstep.views.states import bisect
 
@@ -40,6 +42,12 @@ def command(app: App, run: str, text: str, is_sorted: bool) -> int:
         app.out.data("bisect", to_json(found))
     elif one is None:
         app.out.say(f"The condition is not true at any of the {plural(found.among, 'checkpoint')} of {info.id}.")
+        for name in condition.unknown():
+            near = get_close_matches(name, condition.keys, 3, 0.6)
+            app.out.say(
+                f"No state that was read has a key {safe(name)!r:.100}."
+                + (f" Did you mean {' or '.join(map(safe, near))}?" if near else "")
+            )
     else:
         step = f"after step {cell(one.step, 60)}" if one.step else one.kind
         app.out.line(f"{app.out.style(one.ref, 'bold')}  {app.out.when(one.at)}  {step}  {cell(one.note or '', 80)}".rstrip())

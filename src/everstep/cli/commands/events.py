@@ -10,7 +10,7 @@ import click
 from everstep.cli.app import App
 from everstep.cli.app import command as make
 from everstep.cli.draw.timeline import Timeline
-from everstep.views.journal import feed, feed_before
+from everstep.views.journal import FeedPage, feed, feed_before
 from everstep.views.json import to_json
 
 if TYPE_CHECKING:
@@ -38,13 +38,15 @@ def command(app: App, limit: int, after: str | None, names: tuple[str, ...], fol
             app.out.data("events", to_json(page))
             return
         timeline = Timeline(app, store, None)
-        place = _print(app, store, place, names, timeline)
+        page = _print(app, store, place, names, timeline)
+        if not page.events and not follow:
+            app.out.say("No event matches." if names or after is not None else "No events.")
         while follow:
             time.sleep(_EACH)
-            place = _print(app, store, place, names, timeline)
+            page = _print(app, store, page.next, names, timeline)
 
 
-def _print(app: App, store: Store, place: int | str, names: tuple[str, ...], timeline: Timeline) -> str:
+def _print(app: App, store: Store, place: int | str, names: tuple[str, ...], timeline: Timeline) -> FeedPage:
     page = feed(store, app.mask, place, names)
     for event in page.events:
         if app.out.as_json:
@@ -52,4 +54,4 @@ def _print(app: App, store: Store, place: int | str, names: tuple[str, ...], tim
         else:
             timeline.event(event)
     app.out.flush()
-    return page.next
+    return page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from difflib import get_close_matches
 
 import click
 
@@ -39,13 +40,13 @@ def command(app: App, code: str | None) -> None:
     if code is None:
         _list(app, known)
         return
-    named = {one.__name__.lower(): name for name, one in known.items()}
+    named, typed = {one.__name__.lower(): name for name, one in known.items()}, code
     code = named.get(code.lower()) or (f"E{code}" if code.isdecimal() else code.upper())
     one = known.get(code)
     if code == "USAGE":
         raise click.UsageError("'usage' means that a command line was invalid: see `everstep COMMAND --help`.")
     if one is None:
-        raise NotFound(f"unknown error code {code!r:.40}", remedy="List all codes: `everstep explain`.")
+        raise NotFound(f"there is no error {typed!r:.40}", remedy=f"{_near(typed, known)}List all codes: `everstep explain`.")
     sentence, remedy = _sentence(one), str(one.remedy)  # type: ignore[attr-defined]
     exit_code = code_of(one.__new__(one))
     if app.out.as_json:
@@ -54,6 +55,13 @@ def command(app: App, code: str | None) -> None:
     app.out.prose(f"{code} {one.__name__}: {sentence}", "bold")
     app.out.prose(remedy)
     app.out.prose(f"Exit code of a command that fails with it: {exit_code}. More: docs/errors.md.")
+
+
+def _near(typed: str, known: dict[str, type[BaseException]]) -> str:
+    """Return a question about errors whose names contain a text, or are similar to it; empty if there is none."""
+    names = {one.__name__.lower(): f"{one.__name__} ({code})" for code, one in known.items()}
+    near = [name for name in names if len(typed) > 2 and typed.lower() in name] or get_close_matches(typed.lower(), names, 3, 0.6)
+    return f"Did you mean {' or '.join(names[name] for name in near[:3])}? " if near else ""
 
 
 def _sentence(one: type[BaseException]) -> str:

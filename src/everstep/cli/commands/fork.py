@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import click
@@ -40,7 +41,12 @@ def command(app: App, ref: str, id: str | None, changes: tuple[str, ...], remove
     """
     edit = _edit(changes, removed, file)
     with app.open(driving=True) as store:
-        run = store.fork(to_change(store, ref), id, edit)
+        ref = to_change(store, ref)
+        try:
+            run = store.fork(ref, id, edit)
+        except InvalidArgument as error:
+            error.remedy = error.remedy.replace("everstep state REF", f"everstep state {quote(ref)}")
+            raise
         view = run_view(store, run, app.mask)
     if app.out.as_json:
         app.out.data("fork", to_json(view))

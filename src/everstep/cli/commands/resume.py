@@ -63,7 +63,8 @@ def command(
         name = run_of(app, store, run, "resume", lambda found: found.workflow and not found.open)
         if check:
             return _check(app, store.can_resume(name))
-        early, workflow = False, store.get(name).workflow
+        early, info = False, store.get(name)
+        workflow = info.workflow
         if answers and options["from_step"] is not None:  # they are for the fork: the run itself may already have answers
             name = fork_before(store, name, options["from_step"])
             options["from_step"], early = None, True
@@ -78,7 +79,8 @@ def command(
                 app.out.say("No differences.")
             return code
         except UnknownWorkflow as error:
-            error.remedy = _name_it(app, name, workflow, _typed(options), modules)
+            if error.remedy == UnknownWorkflow.remedy or "adapter" in info.meta:  # a loop with a label needs its program
+                error.remedy = _name_it(app, name, workflow, _typed(options), modules)
             raise
 
 

@@ -58,6 +58,8 @@ def command(app: App, tree: bool, queue: str | None, failed_by: str | None, **fi
             page = failed_runs(store, app.mask, failed_by, filters["limit"])
         if app.out.as_json:
             app.out.data("runs", to_json(page))
+        elif not page.runs:
+            app.out.say("No runs." if not store.stats()["runs"] else "No run matches.")
         elif tree:
             draw(app, forest(store, app.mask, page.runs))
         else:
@@ -83,9 +85,6 @@ def _queue_status(app: App, store: Store, run: RunView) -> str:
 
 
 def _print(app: App, store: Store, page: RunPage, queued: bool) -> None:
-    if not page.runs:
-        app.out.say("No runs." if not store.stats()["runs"] else "No run matches.")
-        return
     head = ("RUN", "STATUS", "WORKFLOW", "CHECKPOINTS", "STORED", "UPDATED", "QUEUE", "TAGS", "NOTE")
     rows = [
         (

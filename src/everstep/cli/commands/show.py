@@ -19,7 +19,7 @@ _MANY = 10
 @click.argument("ref", type=REF)
 @click.argument("step", type=STEP, required=False)
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=_MANY, show_default=True, help="Number of checkpoints to list")
-@click.option("--full", is_flag=True, help="Print long inputs, results and outputs in full")
+@click.option("--full", is_flag=True, help="Print long inputs, results, outputs and tracebacks in full")
 def command(app: App, ref: str, step: str | None, limit: int, full: bool) -> None:
     """Show the run REF with its input and result; with STEP, that step with its input, output and error
 

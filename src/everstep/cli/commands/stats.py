@@ -68,7 +68,9 @@ def _copies(found: StatsView) -> str:
     here, copies = found.store["record_bytes"] + found.store["chunk_bytes"], found.full_copies_bytes
     if not copies or not here:
         return ""
-    return f"about {size(copies)} compressed, " + (f"{copies / here:,.1f} times as much" if copies >= here else "less than is stored")
+    return f"about {size(copies)} compressed, " + (
+        f"{copies / here:,.1f} times as much" if copies >= here else "less than is stored with all records"
+    )
 
 
 def _steps(found: StatsView) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from everstep.views.json import to_json
     type=click.Choice(["quick", "records", "full"]),
     default="records",
     show_default=True,
-    help="quick: heads and manifest; records: every digest; full: also every state",
+    help="quick: heads and manifest; records: every digest; full: also every state and the whole file",
 )
 @click.option("--seconds", type=SPAN, metavar="SPAN", help="Stop after this time, and print how far it got (default: no limit)")
 @click.option("--accept-older", is_flag=True, help="Accept the store although this machine has already seen a newer version of it")
@@ -46,7 +46,8 @@ def command(app: App, depth: Depth, seconds: float | None, accept_older: bool) -
     looked = (
         f"{plural(report.runs, 'run')}, {plural(report.records, 'record')}, {plural(report.chunks, 'chunk')}, {duration(report.seconds)}"
     )
-    app.out.say(f"{'all good' if report.ok else plural(len(report.problems), 'problem')}: {looked}", "green" if report.ok else "red")
+    good = "all good" if depth == "full" else f"all good at depth {depth}"
+    app.out.say(f"{good if report.ok else plural(len(report.problems), 'problem')}: {looked}", "green" if report.ok else "red")
     if report.unreachable:
         app.out.say(
             f"Nothing refers to {plural(report.unreachable, 'chunk')} ({size(report.unreachable_bytes)}). Run `everstep gc` to reclaim the space."

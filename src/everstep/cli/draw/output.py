@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from everstep.cli.draw.capture import to_stderr
-from everstep.cli.draw.text import cut, filled, safe, width
+from everstep.cli.draw.text import cut, safe, width
 from everstep.cli.exit_codes import UNHEARD
 from everstep.cli.layout.columns import GAP, fit, least_of
 from everstep.cli.layout.moments import short
@@ -39,6 +39,7 @@ _OF_STATUS = {
     "interrupted": "yellow",
 }
 _PLAIN = re.compile(r"[ -~\n\t]*")
+_WORD = re.compile(r"\s*\S+")
 _COLOURS = re.compile(r"(\x1b\[\d{1,2}m)")
 
 
@@ -163,13 +164,20 @@ class Output:
 
 
 def folded(text: str, columns: int) -> str:
-    """Break a line that is too long between words, with its own margin; a command to type continues after a backslash."""
+    """Break a line that is too long between words, with its own margin and gaps; a command to type continues after a backslash."""
     if (len(text) <= columns and text.isascii()) or width(text) <= columns:
         return text
-    margin = text[: len(text) - len(text.lstrip())]
+    later = text[: len(text) - len(text.lstrip())] + "  "
     is_command = text.lstrip().startswith("everstep ")
-    lines = filled(text.split(), columns - 2 * is_command, margin + "  ", margin)
-    return (" \\\n" if is_command else "\n").join(lines)
+    lines, line = [], ""
+    for word in _WORD.findall(text):  # with the gap before it: wide gaps separate columns
+        if line.strip() and width(line) + width(word) > columns - 2 * is_command:
+            word = f" {word.lstrip()}"  # perhaps it fits with a narrow gap
+        if line.strip() and width(line) + width(word) > columns - 2 * is_command:
+            lines.append(line)
+            line, word = later, word.lstrip()
+        line += word
+    return (" \\\n" if is_command else "\n").join([*lines, line])
 
 
 def unheard() -> int:

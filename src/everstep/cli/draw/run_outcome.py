@@ -99,7 +99,7 @@ def _next(app: App, outcome: Outcome, modules: Sequence[str], store: Store | Non
     remedy = outcome.error.remedy if isinstance(outcome.error, EverstepError) else ""
     if remedy:
         bare, command = f"everstep resume {outcome.run}", resuming(app, outcome.run, modules)
-        app.out.say(f"hint: {safe(app.mask.text(in_commands(remedy).replace(bare, command)), lines=True)}")
+        app.out.say(f"hint: {safe(app.mask.text(in_commands(remedy, outcome.run).replace(bare, command)), lines=True)}")
         return
     if outcome.status not in ("failed", "running") or (app.configured is not None and not app.configured["enabled"]):
         return

@@ -6,12 +6,12 @@ import traceback
 from pathlib import Path
 
 _SHOWN = 3
-_OWN = str(Path(__file__).parents[2])
+OWN = str(Path(__file__).parents[2])
 
 
 def last_frames(error: BaseException) -> list[str]:
     """Return lines such as `flows.py:12, in price: raise OSError("busy")`, the innermost call last."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((_OWN, "<frozen"))]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((OWN, "<frozen"))]
     return [f"{_near(frame.filename)}:{frame.lineno}, in {frame.name}: {(frame.line or '').strip()}"[:300] for frame in frames[-_SHOWN:]]
 
 

@@ -11,7 +11,7 @@ from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe, size
 from everstep.cli.draw.values import answers, shown
 from everstep.cli.pages.checkpoint_page import used_words
-from everstep.cli.pages.error_words import error_words, traceback_words
+from everstep.cli.pages.error_words import error_words, print_traceback
 from everstep.cli.pages.value_words import call_words, value_words
 from everstep.ids import unquote
 from everstep.views.json import to_json
@@ -37,7 +37,8 @@ def show_run(app: App, found: RunDetail, full: bool) -> None:
             *_further(app, run, found.queue_entry is not None),
         ]
     )
-    _traceback(app, run)
+    if run.error:
+        print_traceback(app, app.mask.text(run.error["message"]), app.mask.text(run.error.get("traceback") or ""), full)
     _gates(app, run, found.gates)
     _list(app, checkpoints, run.checkpoints)
     if found.forks:
@@ -78,15 +79,6 @@ def _further(app: App, run: RunView, is_queued: bool) -> list[tuple[str, str]]:
         ("error", error_words(run.id, app.mask.text(error["type"]), app.mask.text(error["message"])) if error else ""),
         ("next", app.out.style(_next(app, run), "dim") if app.out.terminal and not is_queued else ""),
     ]
-
-
-def _traceback(app: App, run: RunView) -> None:
-    error = run.error
-    text = traceback_words(app.mask.text(error["message"]), app.mask.text(error.get("traceback") or "")) if error else ""
-    if text:
-        app.out.line()
-        app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.raw(text)
 
 
 def _next(app: App, run: RunView) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from everstep.cli.app import App
 from everstep.cli.draw.text import duration, safe
-from everstep.cli.pages.error_words import error_cell, error_words, traceback_words
+from everstep.cli.pages.error_words import error_cell, error_words, print_traceback
 from everstep.cli.pages.value_words import call_words, value_words
 from everstep.views.json import to_json
 from everstep.views.step import AttemptView, StepView
@@ -28,11 +28,8 @@ def show_step(app: App, one: StepView, full: bool) -> None:
             ("error", error_words(one.run, one.error.type, one.error.message) if one.error else ""),
         ]
     )
-    traceback = traceback_words(one.error.message, one.error.traceback) if one.error else ""
-    if traceback:
-        app.out.line()
-        app.out.line(app.out.style("TRACEBACK", "dim"))
-        app.out.raw(traceback)
+    if one.error:
+        print_traceback(app, one.error.message, one.error.traceback, full)
     if len(one.attempts) > 1:
         _attempts(app, one)
 

@@ -150,7 +150,7 @@ def _refuse_workflow(run: Attempt, row: RunRow) -> None:
     if row.workflow is not None and "workflow" in replays.content(checked(run.store.backend, row, 1, 1)[0]):
         raise InvalidArgument(
             f"run {row.id!r} belongs to the workflow {row.workflow!r} and cannot be opened with store.run()",
-            remedy="Continue it with store.resume(run_id), or fork it.",
+            remedy=f"Continue it with store.resume({row.id!r}), or fork it.",
         )
 
 

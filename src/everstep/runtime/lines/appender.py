@@ -455,7 +455,7 @@ class Appender:
             if "workflow" in said_in(first[0]):
                 raise InvalidArgument(
                     f"a line cannot append to run {row.id!r}: it belongs to the workflow {row.workflow!r}",
-                    remedy="Continue it with store.resume(run_id), or fork it. line.attach works on any run.",
+                    remedy=f"Continue it with store.resume({row.id!r}), or fork it. line.attach works on any run.",
                 )
         self._plain_key = row.key
 

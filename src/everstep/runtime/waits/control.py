@@ -49,35 +49,7 @@ _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 
 
 def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | None, early: bool) -> None:
-    need(store.backend, Mailbox)
-    row = find_run(store.backend, run_id)
-    asked = list_gates(store.backend, row)
-    address, found = _which(row, asked, gate)
-    posted = {message.name for message in store.backend.messages(row.id)}
-    waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
-    if found is None and waiting and not early:
-        raise NotFound(
-            f"run {row.id!r} has not reached a gate {gate!r}; it waits at {', '.join(waiting)}",
-            remedy="Check the name. To answer a gate before the run reaches it: store.answer(..., early=True).",
-        )
-    if row.status == Status.CANCELLED and (found is None or not found.answered):
-        raise NotFound(f"run {row.id!r} was cancelled and has no open gate", remedy="A cancelled run can be forked: store.fork(run_id).")
-    if found is not None and found.cancelled:
-        raise AlreadyAnswered(
-            f"the program cancelled gate {address!r} of run {row.id!r}; the answer was not recorded",
-            remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
-        )
-    if found is not None and found.answered and found.by == "timeout" and found.deadline is not None:
-        raise _too_late(row, address, found.deadline)
-    if found is not None and found.answered:
-        raise AlreadyAnswered(
-            f"gate {address!r} of run {row.id!r} was already answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
-        )
-    if row.status in _OVER:
-        raise NotFound(
-            f"run {row.id!r} has ended ({row.status}) and has no open gate",
-            remedy="A run that has ended can be forked: store.fork(run_id).",
-        )
+    row, address, found = answerable(store, run_id, gate, early)
     if found is not None and found.schema is not None:
         value = plain_of(value)
     if store.mask is not None:
@@ -94,6 +66,42 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
         raise _too_late(row, address, found.deadline)
     if not post(store, row, f"answer:{address}", said, now, "answer", now):
         raise AlreadyAnswered(f"gate {address!r} of run {row.id!r} already has an answer", remedy=_other_answer(row, address))
+
+
+def answerable(store: EngineStore, run_id: str, gate: str, early: bool) -> tuple[RunRow, str, Gate | None]:
+    """Return the run, the address of the gate, and the gate if the run has reached it. Raises if no answer would be accepted."""
+    need(store.backend, Mailbox)
+    row = find_run(store.backend, run_id)
+    asked = list_gates(store.backend, row)
+    address, found = _which(row, asked, gate)
+    posted = {message.name for message in store.backend.messages(row.id)}
+    waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
+    if found is None and waiting and not early:
+        raise NotFound(
+            f"run {row.id!r} has not reached a gate {gate!r}; it waits at {', '.join(waiting)}",
+            remedy="Check the name. To answer a gate before the run reaches it: store.answer(..., early=True).",
+        )
+    if row.status == Status.CANCELLED and (found is None or not found.answered):
+        raise NotFound(
+            f"run {row.id!r} was cancelled and has no open gate", remedy=f"A cancelled run can be forked: store.fork({row.id!r})."
+        )
+    if found is not None and found.cancelled:
+        raise AlreadyAnswered(
+            f"the program cancelled gate {address!r} of run {row.id!r}; the answer was not recorded",
+            remedy=f"To answer it after all, fork the run before the gate: store.resume({row.id!r}, from_step={address!r}).",
+        )
+    if found is not None and found.answered and found.by == "timeout" and found.deadline is not None:
+        raise _too_late(row, address, found.deadline)
+    if found is not None and found.answered:
+        raise AlreadyAnswered(
+            f"gate {address!r} of run {row.id!r} was already answered with {found.answer!r:.100}", remedy=_other_answer(row, address)
+        )
+    if row.status in _OVER:
+        raise NotFound(
+            f"run {row.id!r} has ended ({row.status}) and has no open gate",
+            remedy=f"A run that has ended can be forked: store.fork({row.id!r}).",
+        )
+    return row, address, found
 
 
 def _too_late(row: RunRow, address: str, deadline: datetime) -> AnswerTooLate:

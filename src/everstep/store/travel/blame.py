@@ -113,7 +113,8 @@ def blame(backend: Backend, row: RunRow, number: int, path: Sequence[Any]) -> Bl
         state = run.state(number)
         wanted = _absolute(state, path)
     except _NOWHERE:
-        raise NotFound(f"{row.id}@{number} has no value at {list(path)!r:.100}", remedy="Print the state: store.load(ref).") from None
+        ref = f"{row.id}@{number}"
+        raise NotFound(f"{ref} has no value at {list(path)!r:.100}", remedy=f"Print the state: store.load({ref!r}).") from None
     value = inside(state, wanted)
     while True:
         record, ops = run.delta(number)

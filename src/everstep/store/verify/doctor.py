@@ -249,7 +249,8 @@ class _Doctor:
         words = [f"{depth} {self._ago(said['at'])}{_how(said)}" for depth, said in sorted(known.items(), key=lambda item: -item[1]["at"])]
         old = self._now - max(said["at"] for said in known.values()) > _OLD_US
         level: Level = "bad" if bad else "warn" if old else "ok"
-        yield Finding(level, "verify", f"last verified: {', '.join(words)}", None if level == "ok" else remedy)
+        never = "" if "full" in known else "; never in full, which also checks every state and the whole file"
+        yield Finding(level, "verify", f"last verified: {', '.join(words)}{never}", None if level == "ok" else remedy)
 
     def _cleaned(self) -> Iterator[Finding]:
         policies = len(self._backend.properties("retention"))

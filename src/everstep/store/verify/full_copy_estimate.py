@@ -33,7 +33,7 @@ class Naive(Shape):
     """The part of all stored bytes that belongs to the sampled runs."""
 
     def sentence(self, stored: int) -> str:
-        times = f", {self.bytes / stored:,.1f} times as much" if 0 < stored <= self.bytes else ""
+        times = f", {self.bytes / stored:,.1f} times as much" if 0 < stored <= self.bytes else ", without the records of steps and events"
         looked = f"{self.states} states of {self.runs} runs, which hold {self.share:.0%} of the stored bytes"
         return f"full copies of every checkpoint would take about {shown_size(self.bytes)}{times} (estimated from {looked}; compressed the same way)"
 

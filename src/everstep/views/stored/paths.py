@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 from everstep.errors import InvalidArgument, NotFound
 from everstep.views.stored.values import fields_of
 
+_MOST_KEYS = 1_000
 _PART = re.compile(r"\.?([^.\[\]'\"]+)|\[(-?\d+)\]|\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]")
 
 
@@ -67,11 +70,19 @@ def pick(value: Any, path: Sequence[Any], ref: str) -> Any:
         try:
             value = _member(value, key)
         except (KeyError, IndexError, TypeError, ValueError):
+            place = f"everstep state {quote(ref)} {quote(shown(path[:depth])) if depth else ''}".rstrip()
             raise NotFound(
                 f"the state of {ref} has no value at {shown(path[: depth + 1])}",
-                remedy=f"Print the state: everstep state {ref} {shown(path[:depth]) if depth else ''}".rstrip(),
+                remedy=f"{_near(value, path[:depth], key)}Print the state: {place}",
             ) from None
     return value
+
+
+def _near(value: Any, above: Sequence[Any], key: Any) -> str:
+    """Return a question about keys that are similar to one that is missing; empty if there is none."""
+    keys = [one for one in (value if isinstance(value, Mapping) else fields_of(value) or {}) if isinstance(one, str)]
+    near = get_close_matches(key, keys[:_MOST_KEYS], 3, 0.6) if isinstance(key, str) else []
+    return f"Did you mean {' or '.join(shown((*above, one)) for one in near)}? " if near else ""
 
 
 def _member(value: Any, key: Any) -> Any:
