@@ -12,9 +12,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import Context, copy_context
 from functools import lru_cache, partial
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -42,6 +44,7 @@ _MOST_LIVE = 64  # threads whose state is held
 _MOST_KNOWN = 4_096  # threads of which anything is known
 _WORKERS = 32
 _END: Any = object()
+_DRIVER = "__everstep_driver"  # in a config: the driver that invoked the graph. LangGraph keeps keys with `__` out of the metadata
 _quoted = lru_cache(_MOST_KNOWN)(everstep.quote)
 
 
@@ -70,6 +73,7 @@ class Saver(BaseCheckpointSaver[Any]):
         self.workflow = workflow
         self._history = History(self.store, self.decode)
         self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._drivers: dict[str, Context] = {}
         self._lock = threading.Lock()
         # A pool of its own: tools that wait for a save may fill asyncio's, and the save would never start.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="everstep-langgraph")
@@ -119,9 +123,29 @@ class Saver(BaseCheckpointSaver[Any]):
     def answers(self, thread_id: str) -> dict[str, Any]:
         """Return the answers to the interrupts that a thread waits for: `graph.invoke(Command(resume=saver.answers(id)), config)`."""
         run = _quoted(str(thread_id))
-        found = self._history.get(run, "", None)
-        pending = [] if found is None else found.pending_writes or []
-        return gates.answers(self.store, run, [one for _, channel, value in pending if channel == INTERRUPT for one in value])
+        found = self._history.find(run, "", None)
+        if found is None:
+            return {}
+        waiting = [one for _, channel, value in self._history.writes(run, found.number) if channel == INTERRUPT for one in value]
+        return gates.answers(self.store, run, found.number, waiting)
+
+    @contextmanager
+    def driven(self) -> Iterator[dict[str, str]]:
+        """Inside the driver of a run: give what to add to the config, so that all saves of the graph go through the driver's lease.
+
+        LangGraph saves interrupts of parallel nodes in threads without the context of the caller.
+        """
+        mark = uuid4().hex
+        self._drivers[mark] = copy_context()
+        try:
+            yield {_DRIVER: mark}
+        finally:
+            del self._drivers[mark]
+
+    def _driver(self, config: RunnableConfig) -> Callable[..., Any]:
+        """Return what calls a function in the context of the driver that the config names, or just calls it."""
+        driver = self._drivers.get((config.get("configurable") or {}).get(_DRIVER, ""))
+        return _call if driver is None else driver.copy().run
 
     # Reading.
 
@@ -173,7 +197,8 @@ class Saver(BaseCheckpointSaver[Any]):
         thread, ns = _where(config)
         about: dict[str, Any] = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         about[METADATA] = dict(get_checkpoint_metadata(config, metadata))
-        self.thread(thread).put(ns, get_checkpoint_id(config) or None, about, checkpoint["channel_values"], new_versions, self.encode)
+        parent = get_checkpoint_id(config) or None
+        self._driver(config)(self.thread(thread).put, ns, parent, about, checkpoint["channel_values"], new_versions, self.encode)
         return config_of(thread, ns, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -183,7 +208,7 @@ class Saver(BaseCheckpointSaver[Any]):
         if not id:
             raise InvalidArgument("put_writes needs the checkpoint_id of the checkpoint that the writes follow")
         if writes:
-            self.thread(thread).put_writes(ns, id, list(writes), task_id, task_path, self.encode)
+            self._driver(config)(self.thread(thread).put_writes, ns, id, list(writes), task_id, task_path, self.encode)
 
     # Deleting and copying.
 
@@ -275,6 +300,10 @@ class Saver(BaseCheckpointSaver[Any]):
     def decode(self, stored: Any) -> Any:
         """Return the value of stored data."""
         return self._values.decode(stored, self.serde)
+
+
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 def _where(config: RunnableConfig) -> tuple[str, str]:

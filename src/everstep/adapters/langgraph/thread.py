@@ -156,9 +156,11 @@ class Thread:
                 self._early.setdefault((ns, id), []).append((entries, special.get(INTERRUPT)))
                 return
             line = self._line or self._open()
+            taken: dict[str, bool] = {}
             if RESUME in special:  # it answers the interrupt that is stored, not one that comes with it
-                gates.close(self._store, line, self._store.attached(self.id, number), task, special[RESUME])
-            line.attach_many(number, entries.values, replace=entries.replace)
+                taken = gates.taken(self._store.attached(self.id, number), task, special.get(INTERRUPT))
+                gates.close(self._store, line, taken, special[RESUME])
+            line.attach_many(number, {**entries.values, **taken}, replace=entries.replace)
             if INTERRUPT in special:
                 gates.ask(line, special[INTERRUPT])
 
