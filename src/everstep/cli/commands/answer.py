@@ -10,8 +10,8 @@ from everstep.cli.args import workflow_target
 from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import GATE, RUN
 from everstep.cli.draw.hints import to_continue
-from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import answers, shown
+from everstep.cli.draw.text import cell
+from everstep.cli.draw.values import answers, gate_names, shown
 from everstep.errors import NotFound
 from everstep.store.gates import Gate
 from everstep.views.json import to_json
@@ -55,16 +55,17 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
         return
     if not waiting:
         raise NotFound(f"run {run!r} is not waiting at a gate", remedy=f"See its status: `everstep show {run}`.")
-    for gate in waiting:
+    for gate, name in zip(waiting, gate_names(waiting), strict=True):
         named = " | ".join(answers(app.mask(gate.schema)))
         choices = f" ({named})" if named else ""
-        app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
+        app.out.prose(f"{name}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
 
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:
     if not interactive():
         raise click.UsageError("Missing argument 'VALUE': the answer.")
-    found = next((one for one in waiting if gate in (one.name, one.address)), None)
+    matching = [one for one in waiting if gate in (one.name, one.address)]
+    found = matching[0] if len(matching) == 1 else None
     if found is not None:
         app.out.say(cell(app.mask(found.ask) or "", 400))
     if found is None or not found.choices:
