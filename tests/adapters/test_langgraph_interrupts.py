@@ -94,6 +94,28 @@ def test_a_program_that_resumes_twice_with_the_same_answers_is_asked_again(tmp_p
         assert saver.answers("t") == {}
 
 
+def test_an_answer_that_comes_while_a_node_is_asking_again_is_kept() -> None:
+    with everstep.open("memory://") as store, Saver(store) as saver:
+
+        def slow(state: State) -> State:
+            gates = [gate for gate in store.gates("t") if gate.ask == "Slow?" and gate.open]
+            if gates:  # a person answers between the start of the node and its interrupt
+                store.answer("t", gates[0].address, "yes", by="ann")
+            return {"log": [interrupt("Slow?")]}
+
+        builder = StateGraph(State)
+        builder.add_node("slow", slow)
+        builder.add_node("other", once)
+        builder.add_edge(START, "slow")
+        builder.add_edge(START, "other")
+        resume(builder.compile(checkpointer=saver)).invoke({"log": []}, CONFIG)
+        store.answer("t", asked(store)["And you?"], "no")
+        store.resume("t")
+        assert asked(store) == {}
+        assert sorted(store.resume("t").result["log"]) == ["no", "yes"]
+        assert [gate.by for gate in store.gates("t") if gate.ask == "Slow?"] == ["ann"]
+
+
 class Dies(Saver):
     """Is killed after the subgraph has saved its second interrupt, before the graph above has."""
 

@@ -35,7 +35,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 import everstep
 from everstep.adapters.langgraph import gates, upkeep
 from everstep.adapters.langgraph.history import History, config_of
-from everstep.adapters.langgraph.layout import METADATA
+from everstep.adapters.langgraph.layout import METADATA, redactor_of, stored_ns
 from everstep.adapters.langgraph.thread import Thread
 from everstep.adapters.langgraph.values import Values
 from everstep.errors import InvalidArgument
@@ -69,6 +69,7 @@ class Saver(BaseCheckpointSaver[Any]):
         super().__init__(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._owns = not isinstance(store, everstep.Store)
         self.store: everstep.Store = store if isinstance(store, everstep.Store) else everstep.open(store)
+        self._redactor = redactor_of(self.store)
         self.strict = strict
         self.workflow = workflow
         self._history = History(self.store, self.decode)
@@ -147,11 +148,25 @@ class Saver(BaseCheckpointSaver[Any]):
         driver = self._drivers.get((config.get("configurable") or {}).get(_DRIVER, ""))
         return _call if driver is None else driver.copy().run
 
+    def _where(self, config: RunnableConfig) -> tuple[str, str]:
+        """Return the run of the thread, and the namespace as it is stored, that a config names."""
+        conf = config.get("configurable") or {}
+        thread = conf.get("thread_id")
+        if thread is None or thread == "":
+            raise InvalidArgument(
+                "the config of a graph with a checkpointer must have a thread_id", remedy='{"configurable": {"thread_id": "order-7"}}'
+            )
+        return _quoted(str(thread)), self.stored_ns(conf.get("checkpoint_ns"))
+
+    def stored_ns(self, ns: Any) -> str:
+        """Return a namespace as it is stored."""
+        return stored_ns(str(ns or ""), self._redactor)
+
     # Reading.
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, or the newest one of the thread."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         id = get_checkpoint_id(config)
         found = self._history.get(thread, ns, id)
         if found is not None or not id:
@@ -172,12 +187,14 @@ class Saver(BaseCheckpointSaver[Any]):
         bound = None if before is None else get_checkpoint_id(before)
         left = limit
         for thread in threads:
-            ns = conf.get("checkpoint_ns")
+            ns = None if conf.get("checkpoint_ns") is None else self.stored_ns(conf["checkpoint_ns"])
             if bound is not None and ns is not None:
                 self.thread(thread).was_read(ns, None, asked=True)
             for found in self._history.matching(thread, ns, conf.get("checkpoint_id"), filter or {}, bound, left):
                 if bound is not None:
-                    self.thread(thread).was_read(found.config["configurable"]["checkpoint_ns"], found.checkpoint["id"], asked=True)
+                    self.thread(thread).was_read(
+                        self.stored_ns(found.config["configurable"]["checkpoint_ns"]), found.checkpoint["id"], asked=True
+                    )
                 left = None if left is None else left - 1
                 yield found
             if left == 0:
@@ -185,7 +202,7 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Return the writes to delta channels since their last full values."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         return self._history.deltas(thread, ns, get_checkpoint_id(config), channels) if channels else {}
 
     # Writing.
@@ -194,7 +211,7 @@ class Saver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
         """Save a checkpoint; when this returns, it is durable. Raise Conflict if the thread has moved on."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         about: dict[str, Any] = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         about[METADATA] = dict(get_checkpoint_metadata(config, metadata))
         parent = get_checkpoint_id(config) or None
@@ -203,7 +220,7 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Save what a task has written, before its superstep ends. An interrupt becomes a question of the run."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         id = get_checkpoint_id(config)
         if not id:
             raise InvalidArgument("put_writes needs the checkpoint_id of the checkpoint that the writes follow")
@@ -304,14 +321,3 @@ class Saver(BaseCheckpointSaver[Any]):
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
-
-
-def _where(config: RunnableConfig) -> tuple[str, str]:
-    """Return the run of the thread and the namespace that a config names."""
-    conf = config.get("configurable") or {}
-    thread = conf.get("thread_id")
-    if thread is None or thread == "":
-        raise InvalidArgument(
-            "the config of a graph with a checkpointer must have a thread_id", remedy='{"configurable": {"thread_id": "order-7"}}'
-        )
-    return _quoted(str(thread)), str(conf.get("checkpoint_ns") or "")
