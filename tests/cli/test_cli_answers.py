@@ -54,6 +54,14 @@ def test_a_schema_names_its_answers(schema: Any, named: list[str], first: str) -
     assert (answers(schema), example(schema)) == (named, first)
 
 
+def test_a_gate_cannot_be_skipped(empty: Shop) -> None:
+    gate = wait_for_an_approval(empty)
+    refused = empty.call("skip", "a", gate, "yes")
+    assert refused.code == 2
+    assert f"{gate}#0 of run 'a' is a gate, not a step" in refused.err
+    assert f"everstep answer a '{gate}#0' VALUE" in refused.err
+
+
 async def ask_both() -> list[Any]:
     return list(await asyncio.gather(everstep.gate("send", ask="To ann?"), everstep.gate("send", ask="To bob?")))
 

@@ -223,6 +223,10 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
         raise InvalidArgument(
             f"step {address} of run {row.id!r} already has a result", remedy="Fork before it: store.resume(run, from_step=...)."
         )
+    if any(gate.address == address for gate in list_gates(store.backend, row)):
+        raise InvalidArgument(
+            f"{address} of run {row.id!r} is a gate, not a step", remedy=f"Answer it: store.answer({row.id!r}, {address!r}, value)."
+        )
     if not post(store, row, f"skip:{address}", result, None, "result"):
         raise InvalidArgument(f"step {address} of run {row.id!r} is already marked to be skipped")
 
