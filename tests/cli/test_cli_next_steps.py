@@ -254,3 +254,12 @@ def test_a_run_of_an_openai_agent_is_continued_as_it_is_said(flows: Shop) -> Non
     assert "run the program that started it. Or, in a module that calls openai_agents.workflow(agent): everstep resume m" in answered.err
     resumed = flows.pipe("resume", "m", "--import", "flows.py")
     assert "flows.py must call openai_agents.workflow(agent) when it is imported" in resumed.err
+
+
+@pytest.mark.parametrize("label", ["openai-session", "pydantic-ai-steps", "adk-user", "adk-app"])
+def test_a_fork_of_a_session_is_continued_by_its_program(empty: Shop, label: str) -> None:
+    with everstep.open(Path(empty.folder) / ".everstep" / "store.db") as store, store.line("s", state={"n": 0}, workflow=label) as line:
+        line.checkpoint()
+    said = empty.call("fork", "s", "other").ok().err
+    assert "run the program that opens it" in said
+    assert "everstep resume" not in said

@@ -281,7 +281,7 @@ def test_two_open_gates_of_one_name_in_different_places_must_be_told_apart(store
         return list(await asyncio.gather(run.step("a", ask), run.step("b", ask)))
 
     assert len(store.start(work, id="r").gates) == 2
-    with pytest.raises(InvalidArgument, match="several"):
+    with pytest.raises(InvalidArgument, match="2 open gates 'ok'"):
         store.answer("r", "ok", 1)
     store.answer("r", "a#0/ok#0", 1)
     store.answer("r", "b#0/ok#0", 2)

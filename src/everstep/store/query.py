@@ -132,6 +132,7 @@ def stopped(backend: Backend, run: RunInfo) -> str | None:
 
 def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkpoint]:
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
+    asked_after = query.after
     everything = query == Query(oldest_first=query.oldest_first, after=query.after, limit=query.limit)
     if not query.oldest_first:  # leave out checkpoints that another process saves meanwhile
         query.after = row.checkpoints + 1 if query.after is None else min(query.after, row.checkpoints + 1)
@@ -139,6 +140,8 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
     _prove(backend, row, found)
     if everything:
         _miss_none(row, found, query)
+    elif asked_after is None and not query.oldest_first and not query.tags and limit != 0:
+        _miss_newest(backend, row, found, query)
     page: Page[Checkpoint] = Page(with_tags_and_marks(backend, row, found[:limit]))
     page.next = found[limit - 1].number if limit is not None and len(found) > limit else None
     return page
@@ -179,6 +182,16 @@ def _miss_none(row: RunRow, found: list[Record], query: Query) -> None:
     for number, record in zip_longest(numbers[: query.limit], (record.number for record in found)):
         if number != record:
             raise DamagedRecord(row.id, row.head_seq, f"checkpoint {number} is missing from the listing", number)
+
+
+def _miss_newest(backend: Backend, row: RunRow, found: list[Record], query: Query) -> None:
+    """Check that a filtered listing has the newest checkpoint of its run if that fits: a damaged index must not make an older one the newest."""
+    if not row.checkpoints or (found and found[0].number == row.checkpoints):
+        return
+    newest = [one for one in backend.checkpoints(row.id, Query(after=row.checkpoints + 1, limit=1)) if one.seq <= row.head_seq]
+    _prove(backend, row, newest)
+    if not newest or newest[0].number != row.checkpoints or fits_checkpoint(newest[0], query):
+        raise DamagedRecord(row.id, row.head_seq, f"checkpoint {row.checkpoints} is missing from the listing", row.checkpoints)
 
 
 def with_tags_and_marks(backend: Backend, row: RunRow, records: list[Record]) -> list[Checkpoint]:

@@ -32,10 +32,11 @@ def resume(graph: Any, *, config: Mapping[str, Any] | None = None, workflow: str
 
     def drive(run: Any) -> Any:
         thread = everstep.unquote(run.id)
-        given = {**(config or {}), "configurable": {**(config or {}).get("configurable", {}), "thread_id": thread}}
         answers = saver.answers(thread)
         command: Any = Command(resume=answers) if answers else None
-        return shown(_invoked(graph, command, given))
+        with saver.driven() as mark:
+            asked = {**(config or {}).get("configurable", {}), "thread_id": thread, **mark}
+            return shown(_invoked(graph, command, {**(config or {}), "configurable": asked}))
 
     everstep.drives(workflow or saver.workflow, drive)
     return graph

@@ -18,6 +18,7 @@ from everstep.adapters.langgraph.pending import merged
 from everstep.errors import AlreadyAnswered, EverstepError, InvalidArgument
 
 _MOST_TEXT = 1_000
+_TAKEN = "$taken/"  # an entry that is attached in the same commit as the value: the interrupt has got it, and no other one may
 PROGRAM, MOVED_ON = "program", "moved on"
 
 
@@ -48,15 +49,22 @@ def question(value: Any) -> str:
     return value.replace("\x00", "")[:_MOST_TEXT] or "(empty)"
 
 
-def close(store: everstep.Store, line: Any, attached: Iterable[Any], task: str, values: Any) -> None:
-    """Record the value that the program has resumed a task with as the answer to the task's open questions."""
-    names = {
-        gate_of(one["fields"]["id"])
+def taken(attached: Iterable[Any], task: str, again: Any) -> dict[str, bool]:
+    """Return the entries that say which interrupts of a task have got their values: those that are stored and not raised again."""
+    raised = {one.id for one in again if isinstance(one, Interrupt)} if isinstance(again, (list, tuple)) else set()
+    ids = {
+        one["fields"]["id"]
         for found, _, _, channel, stored in merged(attached)
         if found == task and channel == INTERRUPT and isinstance(stored, (list, tuple))
         for one in stored
         if isinstance(one, dict)
     }
+    return dict.fromkeys([f"{_TAKEN}{id}" for id in sorted(ids - raised)], True)
+
+
+def close(store: everstep.Store, line: Any, given: Iterable[str], values: Any) -> None:
+    """Record the value that the program has resumed a task with as the answer to the questions of the interrupts that have got theirs."""
+    names = {gate_of(name.removeprefix(_TAKEN)) for name in given}
     open_ones = [gate for gate in store.gates(line.id) if gate.open and gate.name in names] if names else []
     value = values[-1] if isinstance(values, (list, tuple)) and values else values
     _answer(store, line, open_ones, value, PROGRAM)
@@ -81,11 +89,21 @@ def _answer(store: everstep.Store, line: Any, gates: Iterable[Any], value: Any, 
         line.answers()  # otherwise the run would be due, and a worker would resume it
 
 
-def answers(store: everstep.Store, run: str, interrupts: Iterable[Any]) -> dict[str, Any]:
-    """Return the answers to interrupts, by their ids; those without one are left out."""
+def answers(store: everstep.Store, run: str, number: int, interrupts: Iterable[Interrupt]) -> dict[str, Any]:
+    """Return the answers to the interrupts that a checkpoint waits for, by their ids; those without one are left out.
+
+    An answer is given once. If the process dies after a subgraph has used an answer and before the graph above knows, the interrupt is still
+    stored there; LangGraph would take the answer for the next question of the same task.
+    """
+    waiting = list(interrupts)
+    if not waiting:
+        return {}
     found = {gate.name: gate for gate in store.gates(run)}  # the newest of a name
+    gone = {one.name for one in store.attached(run, prefix=_TAKEN) if one.number >= number}
     out = {}
-    for one in interrupts:
+    for one in waiting:
+        if f"{_TAKEN}{one.id}" in gone:
+            continue
         gate = found.get(gate_of(one.id))
         if gate is not None and gate.answered and gate.by != MOVED_ON:
             out[one.id] = gate.answer

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, DeltaChannelHistory, PendingWrite
 
 import everstep
-from everstep.adapters.langgraph.layout import ADAPTER, EMPTY, ID, METADATA, NS, PARENT, part
+from everstep.adapters.langgraph.layout import ADAPTER, EMPTY, ID, METADATA, NS, PARENT, ns_of, part
 from everstep.adapters.langgraph.pending import PREFIX, pending_writes
 from everstep.adapters.langgraph.runs import adopt, newest, refuse_foreign
 from everstep.errors import NotFound
@@ -19,8 +19,8 @@ _PAGE = 100
 
 
 def config_of(run: str, ns: str, id: str) -> RunnableConfig:
-    """Return the config that names a checkpoint. The id of a run is its thread's, quoted."""
-    return {"configurable": {"thread_id": everstep.unquote(run), "checkpoint_ns": ns, "checkpoint_id": id}}
+    """Return the config that names a checkpoint. The id of a run is its thread's, quoted; `ns` is as it is stored."""
+    return {"configurable": {"thread_id": everstep.unquote(run), "checkpoint_ns": ns_of(ns), "checkpoint_id": id}}
 
 
 class History:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from everstep import Redactor, Store
+
 ABOUT = "$langgraph"
 ADAPTER = {"adapter": "langgraph"}
 ID, NS, RUN_ID = "checkpoint_id", "checkpoint_ns", "run_id"
@@ -21,7 +23,23 @@ PARENT, EMPTY, METADATA = "parent", "empty", "metadata"  # in the bookkeeping, b
 TRANSIENT = ":"  # a namespace with a task id in it belongs to one call of a subgraph
 _AT = "at"  # the fields that change each time, as one tuple of names and values in turn: fewer changes to look for and to store
 _VERSIONS = ("channel_versions", "versions_seen")
+_HIDDEN = "$name:"  # a name of a channel or node that looks like a secret's: its version must not be masked
 _OWN_NODES = frozenset({"__start__", "__input__", "__interrupt__"})
+
+
+def redactor_of(store: Store) -> Redactor | None:
+    """Return what masks the values of a store before they are stored; None if nothing does."""
+    return None if store.mask is None else store.mask.redactor
+
+
+def stored_ns(ns: str, redactor: Redactor | None) -> str:
+    """Return a namespace as it is stored: encoded if it would be masked, as in `refresh_token:1f1e38e9`."""
+    return ns if redactor is None or redactor.text(ns) == ns else f"{_HIDDEN}{ns.encode().hex()}"
+
+
+def ns_of(stored: str) -> str:
+    """Return the namespace of its stored form."""
+    return bytes.fromhex(stored.removeprefix(_HIDDEN)).decode() if stored.startswith(_HIDDEN) else stored
 
 
 def is_internal(channel: str) -> bool:
@@ -35,6 +53,7 @@ def part(state: Any, ns: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     stored = state.get(ABOUT, {}).get(ns, {})
     fields = iter(stored.get(_AT, ()))
     about = {**stored, **dict(zip(fields, fields, strict=True))}
+    about |= {name: _opened(about[name]) for name in _VERSIONS if name in about}
     about.pop(_AT, None)
     return {**of.get("values", {}), **of.get("pending", {}), **dict.fromkeys(about.get(EMPTY, ()))}, about
 
@@ -59,8 +78,10 @@ def forget_calls(state: Any) -> None:
         del state["subgraphs"]
 
 
-def write_about(state: Any, ns: str, about: Mapping[str, Any]) -> None:
-    """Write the bookkeeping of a namespace into a live state, touching only what differs."""
+def write_about(state: Any, ns: str, about: Mapping[str, Any], redactor: Redactor | None) -> None:
+    """Write the bookkeeping of a namespace into a live state, touching only what differs. With a redactor, names that it knows are encoded."""
+    if redactor is not None:
+        about = {**about, **{name: _closed(about.get(name) or {}, redactor) for name in _VERSIONS}}
     if ABOUT not in state:
         state[ABOUT] = {}
     if ns not in state[ABOUT]:
@@ -69,6 +90,19 @@ def write_about(state: Any, ns: str, about: Mapping[str, Any]) -> None:
     for name in _VERSIONS:
         _merge(live[name], about.get(name) or {})
     live[_AT] = tuple([part for item in about.items() if item[0] not in _VERSIONS for part in item])
+
+
+def _closed(names: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
+    return {
+        f"{_HIDDEN}{name.encode().hex()}" if redactor.names(name) else name: _closed(held, redactor) if isinstance(held, Mapping) else held
+        for name, held in names.items()
+    }
+
+
+def _opened(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not any(name.startswith(_HIDDEN) or isinstance(held, Mapping) for name, held in names.items()):
+        return names
+    return {ns_of(name): _opened(held) if isinstance(held, Mapping) else held for name, held in names.items()}
 
 
 def _merge(old: Any, new: Mapping[str, Any]) -> None:
@@ -93,7 +127,7 @@ def labels(ns: str, id: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def nodes_that_ran(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the nodes that have seen new versions of channels since the checkpoint before."""
-    old, new = before.get("versions_seen", {}), now.get("versions_seen") or {}
+    old, new = _opened(before.get("versions_seen", {})), now.get("versions_seen") or {}
     return ", ".join(sorted(node for node, seen in new.items() if node not in _OWN_NODES and seen != old.get(node)))
 
 

@@ -16,7 +16,7 @@ def adopt(store: everstep.Store, run: str) -> bool:
     with store.line(run) as line:
         for ns in sorted(line.state.get(ABOUT, ()), reverse=True):  # the graph itself last: its checkpoint is the newest
             found = layout.part(line.state, ns)[1]
-            layout.write_about(line.state, ns, {**found, layout.PARENT: None})
+            layout.write_about(line.state, ns, {**found, layout.PARENT: None}, layout.redactor_of(store))
             try:
                 line.checkpoint(note="fork", meta=layout.labels(ns, found["id"], found[layout.METADATA]))
             except Conflict:

@@ -12,9 +12,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import Context, copy_context
 from functools import lru_cache, partial
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -33,7 +35,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 import everstep
 from everstep.adapters.langgraph import gates, upkeep
 from everstep.adapters.langgraph.history import History, config_of
-from everstep.adapters.langgraph.layout import METADATA
+from everstep.adapters.langgraph.layout import METADATA, redactor_of, stored_ns
 from everstep.adapters.langgraph.thread import Thread
 from everstep.adapters.langgraph.values import Values
 from everstep.errors import InvalidArgument
@@ -42,6 +44,7 @@ _MOST_LIVE = 64  # threads whose state is held
 _MOST_KNOWN = 4_096  # threads of which anything is known
 _WORKERS = 32
 _END: Any = object()
+_DRIVER = "__everstep_driver"  # in a config: the driver that invoked the graph. LangGraph keeps keys with `__` out of the metadata
 _quoted = lru_cache(_MOST_KNOWN)(everstep.quote)
 
 
@@ -66,10 +69,12 @@ class Saver(BaseCheckpointSaver[Any]):
         super().__init__(serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self._owns = not isinstance(store, everstep.Store)
         self.store: everstep.Store = store if isinstance(store, everstep.Store) else everstep.open(store)
+        self._redactor = redactor_of(self.store)
         self.strict = strict
         self.workflow = workflow
         self._history = History(self.store, self.decode)
         self._threads: OrderedDict[str, Thread] = OrderedDict()
+        self._drivers: dict[str, Context] = {}
         self._lock = threading.Lock()
         # A pool of its own: tools that wait for a save may fill asyncio's, and the save would never start.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="everstep-langgraph")
@@ -119,15 +124,49 @@ class Saver(BaseCheckpointSaver[Any]):
     def answers(self, thread_id: str) -> dict[str, Any]:
         """Return the answers to the interrupts that a thread waits for: `graph.invoke(Command(resume=saver.answers(id)), config)`."""
         run = _quoted(str(thread_id))
-        found = self._history.get(run, "", None)
-        pending = [] if found is None else found.pending_writes or []
-        return gates.answers(self.store, run, [one for _, channel, value in pending if channel == INTERRUPT for one in value])
+        found = self._history.find(run, "", None)
+        if found is None:
+            return {}
+        waiting = [one for _, channel, value in self._history.writes(run, found.number) if channel == INTERRUPT for one in value]
+        return gates.answers(self.store, run, found.number, waiting)
+
+    @contextmanager
+    def driven(self) -> Iterator[dict[str, str]]:
+        """Inside the driver of a run: give what to add to the config, so that all saves of the graph go through the driver's lease.
+
+        LangGraph saves interrupts of parallel nodes in threads without the context of the caller.
+        """
+        mark = uuid4().hex
+        self._drivers[mark] = copy_context()
+        try:
+            yield {_DRIVER: mark}
+        finally:
+            del self._drivers[mark]
+
+    def _driver(self, config: RunnableConfig) -> Callable[..., Any]:
+        """Return what calls a function in the context of the driver that the config names, or just calls it."""
+        driver = self._drivers.get((config.get("configurable") or {}).get(_DRIVER, ""))
+        return _call if driver is None else driver.copy().run
+
+    def _where(self, config: RunnableConfig) -> tuple[str, str]:
+        """Return the run of the thread, and the namespace as it is stored, that a config names."""
+        conf = config.get("configurable") or {}
+        thread = conf.get("thread_id")
+        if thread is None or thread == "":
+            raise InvalidArgument(
+                "the config of a graph with a checkpointer must have a thread_id", remedy='{"configurable": {"thread_id": "order-7"}}'
+            )
+        return _quoted(str(thread)), self.stored_ns(conf.get("checkpoint_ns"))
+
+    def stored_ns(self, ns: Any) -> str:
+        """Return a namespace as it is stored."""
+        return stored_ns(str(ns or ""), self._redactor)
 
     # Reading.
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, or the newest one of the thread."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         id = get_checkpoint_id(config)
         found = self._history.get(thread, ns, id)
         if found is not None or not id:
@@ -148,12 +187,14 @@ class Saver(BaseCheckpointSaver[Any]):
         bound = None if before is None else get_checkpoint_id(before)
         left = limit
         for thread in threads:
-            ns = conf.get("checkpoint_ns")
+            ns = None if conf.get("checkpoint_ns") is None else self.stored_ns(conf["checkpoint_ns"])
             if bound is not None and ns is not None:
                 self.thread(thread).was_read(ns, None, asked=True)
             for found in self._history.matching(thread, ns, conf.get("checkpoint_id"), filter or {}, bound, left):
                 if bound is not None:
-                    self.thread(thread).was_read(found.config["configurable"]["checkpoint_ns"], found.checkpoint["id"], asked=True)
+                    self.thread(thread).was_read(
+                        self.stored_ns(found.config["configurable"]["checkpoint_ns"]), found.checkpoint["id"], asked=True
+                    )
                 left = None if left is None else left - 1
                 yield found
             if left == 0:
@@ -161,7 +202,7 @@ class Saver(BaseCheckpointSaver[Any]):
 
     def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """Return the writes to delta channels since their last full values."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         return self._history.deltas(thread, ns, get_checkpoint_id(config), channels) if channels else {}
 
     # Writing.
@@ -170,20 +211,21 @@ class Saver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
     ) -> RunnableConfig:
         """Save a checkpoint; when this returns, it is durable. Raise Conflict if the thread has moved on."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         about: dict[str, Any] = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         about[METADATA] = dict(get_checkpoint_metadata(config, metadata))
-        self.thread(thread).put(ns, get_checkpoint_id(config) or None, about, checkpoint["channel_values"], new_versions, self.encode)
+        parent = get_checkpoint_id(config) or None
+        self._driver(config)(self.thread(thread).put, ns, parent, about, checkpoint["channel_values"], new_versions, self.encode)
         return config_of(thread, ns, checkpoint["id"])
 
     def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Save what a task has written, before its superstep ends. An interrupt becomes a question of the run."""
-        thread, ns = _where(config)
+        thread, ns = self._where(config)
         id = get_checkpoint_id(config)
         if not id:
             raise InvalidArgument("put_writes needs the checkpoint_id of the checkpoint that the writes follow")
         if writes:
-            self.thread(thread).put_writes(ns, id, list(writes), task_id, task_path, self.encode)
+            self._driver(config)(self.thread(thread).put_writes, ns, id, list(writes), task_id, task_path, self.encode)
 
     # Deleting and copying.
 
@@ -277,12 +319,5 @@ class Saver(BaseCheckpointSaver[Any]):
         return self._values.decode(stored, self.serde)
 
 
-def _where(config: RunnableConfig) -> tuple[str, str]:
-    """Return the run of the thread and the namespace that a config names."""
-    conf = config.get("configurable") or {}
-    thread = conf.get("thread_id")
-    if thread is None or thread == "":
-        raise InvalidArgument(
-            "the config of a graph with a checkpointer must have a thread_id", remedy='{"configurable": {"thread_id": "order-7"}}'
-        )
-    return _quoted(str(thread)), str(conf.get("checkpoint_ns") or "")
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -41,6 +42,7 @@ class Thread:
     def __init__(self, store: everstep.Store, id: str, workflow: str, strict: bool):
         self.id = id
         self._store = store
+        self._redactor = layout.redactor_of(store)
         self._workflow = workflow
         self._strict = strict
         self._lock = threading.RLock()
@@ -138,7 +140,7 @@ class Thread:
         same: Callable[[str], bool] = lambda channel: mirror.unchanged(channel, parent, versions, new)  # noqa: E731
         channels.write(layout.place(state, ns), values, mirror, same, encode)
         ran = layout.nodes_that_ran(state.get(ABOUT, {}).get(ns, {}), about)
-        layout.write_about(state, ns, encode(about, ABOUT))
+        layout.write_about(state, ns, encode(about, ABOUT), self._redactor)
         source = about[layout.METADATA].get("source")
         if source != "loop":
             return str(source or "checkpoint")[:200]
@@ -148,7 +150,7 @@ class Thread:
 
     def put_writes(self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, encode: Encode) -> None:
         """Attach the writes of a task to a checkpoint. If LangGraph has not saved it yet, they are saved together with it."""
-        entries = entries_of(task, path, writes, encode)
+        entries = entries_of(task, path, writes, encode if self._redactor is None else partial(self._masked, encode))
         special = {channel: value for channel, value in writes if channel in WRITES_IDX_MAP}
         with self._lock:
             number = self._numbers.get((ns, id)) or self.number_of(ns, id)
@@ -156,11 +158,19 @@ class Thread:
                 self._early.setdefault((ns, id), []).append((entries, special.get(INTERRUPT)))
                 return
             line = self._line or self._open()
+            taken: dict[str, bool] = {}
             if RESUME in special:  # it answers the interrupt that is stored, not one that comes with it
-                gates.close(self._store, line, self._store.attached(self.id, number), task, special[RESUME])
-            line.attach_many(number, entries.values, replace=entries.replace)
+                taken = gates.taken(self._store.attached(self.id, number), task, special.get(INTERRUPT))
+                gates.close(self._store, line, taken, special[RESUME])
+            line.attach_many(number, {**entries.values, **taken}, replace=entries.replace)
             if INTERRUPT in special:
                 gates.ask(line, special[INTERRUPT])
+
+    def _masked(self, encode: Encode, value: Any, channel: str) -> Any:
+        """Return what is stored of a write: a list holds it, so the store does not see its name."""
+        assert self._redactor is not None
+        hidden = value is not None and self._redactor.hides(channel, value)
+        return encode(self._redactor.value({channel: value})[channel] if hidden else value, channel)
 
     def attach(self, number: int, name: str, value: Any) -> bool:
         """Attach a value to a checkpoint; return False if the name is taken."""

@@ -87,7 +87,7 @@ class _Task:
     def __init__(self, saver: Saver, about: ExecutionInfo):
         self._saver = saver
         self._thread = everstep.quote(str(about.thread_id))
-        self._ns = about.checkpoint_ns.rpartition("|")[0]
+        self._ns = saver.stored_ns(about.checkpoint_ns.rpartition("|")[0])
         self._id = about.checkpoint_id
         self._task = about.task_id
         self._attempt = (about.task_id, about.node_first_attempt_time, about.node_attempt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 from agents import Agent, Handoff, Model, RunConfig, handoff
@@ -15,8 +16,9 @@ from everstep.adapters.openai_agents.tools import step_guardrail, step_handoff, 
 class Copies:
     """The durable copies of agents in one scope. The originals are not changed."""
 
-    def __init__(self, scope: Scope):
+    def __init__(self, scope: Scope, names: Mapping[int, str] | None = None):
         self._scope = scope
+        self._names = names or {}  # of agents that have another name in the store, by id()
         self._by_id: dict[int, Agent[Any]] = {}
         self._originals: dict[int, Agent[Any]] = {}
 
@@ -38,7 +40,7 @@ class Copies:
         tools: dict[int, Any] = {}  # a tool is wrapped once: the framework compares tools by identity
 
         async def get_all_tools(run_context: Any) -> list[Any]:
-            self._scope.agent = agent.name
+            self._scope.agent = self._names.get(id(agent), agent.name)
             found = (
                 await Agent.get_all_tools(made, run_context) if type(agent) is Agent else await type(agent).get_all_tools(made, run_context)
             )

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import agents.run
-from agents import Agent, RunConfig, Runner
+from agents import Agent, RunConfig, RunErrorDetails, Runner
 
 import everstep
 from everstep.adapters.openai_agents.approvals import decided
@@ -26,17 +26,22 @@ from everstep.adapters.shared import starting
 from everstep.adapters.shared.plain import to_plain
 from everstep.errors import InvalidArgument
 
+_PREFIX = "openai-agents:"
+
 
 class Call:
     """An agent and the options of one call of `run`."""
 
-    def __init__(self, agent: Agent[Any], price: Price | None, options: dict[str, Any], sink: Callable[[Any], None] | None = None):
+    def __init__(
+        self, agent: Agent[Any], price: Price | None, options: dict[str, Any], sink: Callable[[Any], None] | None = None, *,
+        name: str | None = None,
+    ):  # fmt: skip
         if not isinstance(agent, Agent):
             raise InvalidArgument(f"agent must be an agents.Agent, got {agent!r:.60}")
-        for name in ("session", "conversation_id", "previous_response_id", "auto_previous_response_id"):
-            if options.get(name):
+        for option in ("session", "conversation_id", "previous_response_id", "auto_previous_response_id"):
+            if options.get(option):
                 raise InvalidArgument(
-                    f"{name} can't be used in a durable run: a resume would send its messages twice",
+                    f"{option} can't be used in a durable run: a resume would send its messages twice",
                     remedy="Pass the earlier messages as input: result.to_input_list() + [message].",
                 )
         unknown = set(options) - set(inspect.signature(Runner.run).parameters)
@@ -47,7 +52,14 @@ class Call:
         for tool in [tool for one in reachable(agent) for tool in one.tools]:
             refuse_local(tool)
         self.agent, self.price, self.options, self.sink = agent, price, options, sink
+        if name is not None and (not isinstance(name, str) or not name):
+            raise InvalidArgument(f"name must be text that is not empty, got {name!r:.60}")
+        self.name = name or agent.name
 
+
+# The details of an error hold the agents and the whole conversation: a recorded error does without them.
+_no_details: Any = lambda fields: None  # noqa: E731
+everstep.register(RunErrorDetails, name="openai-agents:RunErrorDetails", encode=lambda details: {}, decode=_no_details)
 
 _call: ContextVar[Call | None] = ContextVar("everstep.adapters.openai_agents.call", default=None)
 _calls: dict[str, Call] = {}  # by the name of the workflow: what a resume by name uses
@@ -55,14 +67,16 @@ _flows: dict[str, Any] = {}
 
 
 async def run(
-    agent: Agent[Any], input: Any, *, id: str | None = None, store: Any = None, price: Price | None = None, **options: Any
+    agent: Agent[Any], input: Any, *, id: str | None = None, store: Any = None, name: str | None = None, price: Price | None = None,
+    **options: Any,
 ) -> Result:  # fmt: skip
     """Run an agent durably; return its `Result`. Run again with the same id and input, it resumes, or returns the recorded result.
 
-    `store` is a store or its address; by default the configured one. `price(response, model)` returns the cost of a response. Further
-    options (context, max_turns, hooks, run_config, error_handlers) go to `Runner.run`. Inside a run of Everstep, the calls are steps of that run.
+    `store` is a store or its address; by default the configured one. `name` is the name of the agent in the store: give the old one after
+    you have renamed it, and its runs continue. `price(response, model)` returns the cost of a response. Further options (context, max_turns,
+    hooks, run_config, error_handlers) go to `Runner.run`. Inside a run of Everstep, the calls are steps of that run.
     """
-    call = Call(agent, price, options)
+    call = Call(agent, price, options, name=name)
     here = starting.current_run()
     if here is not None:
         starting.refuse_place(id, store)
@@ -80,8 +94,8 @@ def workflow(agent: Agent[Any], *, name: str | None = None, price: Price | None 
 
     `run` uses the same workflow; its default name is `openai-agents:` and the name of the agent. The result of its runs is a dict.
     """
-    call = Call(agent, price, options)
-    title = name or f"openai-agents:{agent.name}"
+    title = name or f"{_PREFIX}{agent.name}"
+    call = Call(agent, price, options, name=title.removeprefix(_PREFIX) if title.startswith(_PREFIX) else None)
     _calls[title] = call
     return _flow(title)
 
@@ -98,7 +112,7 @@ def _flow(title: str) -> Any:
 
 async def start(call: Call, input: Any, id: str | None, store: Any) -> Result:
     """Start or resume the run of a call, in a store or at an address."""
-    title = f"openai-agents:{call.agent.name}"
+    title = f"{_PREFIX}{call.name}"
     _calls.setdefault(title, call)
     token = _call.set(call)
     try:
@@ -110,7 +124,7 @@ async def start(call: Call, input: Any, id: str | None, store: Any) -> Result:
 
 async def drive(call: Call, run: Any, input: Any) -> dict[str, Any]:
     """Run the framework's loop in an open run until the agent has answered."""
-    copies = Copies(scope := Scope(call.price))
+    copies = Copies(scope := Scope(call.price), {id(call.agent): call.name})
     options = dict(call.options)
     config = options.pop("run_config", None) or RunConfig()
     options["run_config"] = copies.config(config)

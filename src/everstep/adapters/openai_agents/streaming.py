@@ -34,7 +34,8 @@ class Stream(Watched):
 
 
 def run_streamed(
-    agent: Agent[Any], input: Any, *, id: str | None = None, store: Any = None, price: Price | None = None, **options: Any
+    agent: Agent[Any], input: Any, *, id: str | None = None, store: Any = None, name: str | None = None, price: Price | None = None,
+    **options: Any,
 ) -> Stream:  # fmt: skip
     """Run an agent durably and show its events: `async for event in run_streamed(...).stream_events()`. The options are those of `run`."""
-    return Stream(Call(agent, price, options), check_input(input), id, store)
+    return Stream(Call(agent, price, options, name=name), check_input(input), id, store)

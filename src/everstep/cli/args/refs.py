@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from everstep.cli.app import App
 from everstep.cli.common import common
 from everstep.cli.draw.text import cell
+from everstep.cli.draw.values import gate_names
 from everstep.views.masking import Masking
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class GateArgument(click.ParamType[str]):
     name = "gate"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(gate.name, help=cell(gate.ask or "", 60)) for gate in gates(ctx) if gate.name.startswith(incomplete)]
+        found = gates(ctx)
+        named = zip(found, gate_names(found), strict=True)
+        return [CompletionItem(name, help=cell(gate.ask or "", 60)) for gate, name in named if name.startswith(incomplete)]
 
 
 class StepArgument(click.ParamType[str]):

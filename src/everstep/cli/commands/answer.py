@@ -13,7 +13,7 @@ from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import GATE, RUN
 from everstep.cli.draw.hints import to_continue
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import answers, example, shown
+from everstep.cli.draw.values import answers, example, gate_names, shown
 from everstep.errors import NotFound
 from everstep.runtime.waits.control import answerable
 from everstep.store.gates import Gate
@@ -62,19 +62,20 @@ def _list(app: App, run: str, waiting: list[Gate]) -> None:
             f"run {run!r} has no open gate",
             remedy=f"If its gate was answered, continue the run: `everstep resume {run}`. To see its status: `everstep show {run}`.",
         )
-    for gate in waiting:
+    names = gate_names(waiting)
+    for gate, name in zip(waiting, names, strict=True):
         named = " | ".join(answers(app.mask(gate.schema)))
         choices = f" ({named})" if named else ""
-        app.out.prose(f"{safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
-    first = waiting[0]
+        app.out.prose(f"{name}: {cell(app.mask(gate.ask) or '', 400)}{choices}")
     if app.out.terminal:
-        app.out.say(f"To answer: everstep answer {safe(quote(run))} {safe(quote(first.name))} {example(app.mask(first.schema))}", "dim")
+        app.out.say(f"To answer: everstep answer {safe(quote(run))} {quote(names[0])} {example(app.mask(waiting[0].schema))}", "dim")
 
 
 def _ask(app: App, gate: str, waiting: list[Gate]) -> str:
     if not interactive():
         raise click.UsageError("Missing argument 'VALUE': the answer.")
-    found = next((one for one in waiting if gate in (one.name, one.address)), None)
+    matching = [one for one in waiting if gate in (one.name, one.address)]
+    found = matching[0] if len(matching) == 1 else None
     if found is not None:
         app.out.say(cell(app.mask(found.ask) or "", 400))
     if found is None or not found.choices:

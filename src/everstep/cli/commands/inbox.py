@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ from everstep.cli.app import command as make
 from everstep.cli.args.workflow_target import pair
 from everstep.cli.draw.short_ids import shortened
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import answers, example
+from everstep.cli.draw.values import answers, example, gate_names
 from everstep.views.json import to_json
 from everstep.views.run import GateView, inbox
 
@@ -47,16 +48,16 @@ def command(app: App, limit: int, where: tuple[str, ...], **filters: Any) -> Non
         app.out.say(f"Only the first {limit:,} gates are shown. Use --limit to show more.")
     if app.out.terminal:
         first = found[0]
-        app.out.say(f"To answer: everstep answer {first.run} {safe(first.gate)} {example(first.schema)}", "dim")
+        app.out.say(f"To answer: everstep answer {first.run} {quote(gate_names(found)[0])} {example(first.schema)}", "dim")
 
 
 def _print(app: App, found: list[GateView], short: dict[str, str]) -> None:
     head = ("RUN", "GATE", "QUESTION", "CHOICES", "ASKED", "DEADLINE")
     rows = [
         (
-            safe(short[gate.run]), cell(gate.gate, 40), cell(gate.ask or "", 200), cell(" | ".join(answers(gate.schema, 30)), 60),
+            safe(short[gate.run]), cell(name, 40), cell(gate.ask or "", 200), cell(" | ".join(answers(gate.schema, 30)), 60),
             app.out.when(gate.asked_at), app.out.when(gate.deadline),
         )
-        for gate in found
+        for gate, name in zip(found, gate_names(found), strict=True)
     ]  # fmt: skip
     app.out.table(head, rows, drop=("CHOICES", "DEADLINE", "ASKED"), cuts=("QUESTION", "CHOICES"))

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 _NEEDED = {"openai-agents": "openai_agents.workflow(agent)"}  # openai_agents.run() defines the workflow only when it is called
 
+_OF_PROGRAMS = {"openai-session", "pydantic-ai-steps", "adk-user", "adk-app"}  # labels of runs that no command continues
+
 
 def to_continue(app: App, run: RunInfo | RunView) -> str:
     """Say how to continue a run: with a command, or with the program that opens it."""
-    if not run.workflow:
+    if not run.workflow or run.workflow in _OF_PROGRAMS:
         return "To continue, run the program that opens it."
     command, need = resuming(app, run.id, workflow=run.workflow), needed(run.workflow)
     if need and not app.worked_last_time(run.workflow):

@@ -12,7 +12,7 @@ from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe
-from everstep.cli.draw.values import example, pretty
+from everstep.cli.draw.values import example, gate_names, pretty
 from everstep.cli.failures import in_commands
 from everstep.cli.layout.frames import last_frames
 from everstep.errors import EverstepError, Interrupted
@@ -63,10 +63,10 @@ def _say(app: App, outcome: Outcome[Any], modules: Sequence[str], store: Store |
     _frames(app, outcome)
     if outcome.report.kept or outcome.report.executed or outcome.report.differences:
         app.out.say(safe(app.mask.text(_report(app, outcome, modules)), lines=True), "dim")
-    for gate in outcome.gates:
-        if gate.open:
-            app.out.say(f"gate {safe(gate.name)}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
-            app.out.say(f"  everstep answer {gate.run} {safe(gate.name)} {example(app.mask(gate.schema))}", "dim")
+    waiting = [gate for gate in outcome.gates if gate.open]
+    for gate, name in zip(waiting, gate_names(waiting), strict=True):
+        app.out.say(f"gate {name}: {cell(app.mask(gate.ask) or '', 400)}", "yellow")
+        app.out.say(f"  everstep answer {gate.run} {quote(name)} {example(app.mask(gate.schema))}", "dim")
     _next(app, outcome, modules, store)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from everstep.cli.app import App
 from everstep.cli.draw.text import cell, duration, plural, safe
-from everstep.cli.draw.values import shown
+from everstep.cli.draw.values import gate_names, shown
 from everstep.views.journal import EventView
 from everstep.views.runs import seen_status
 from everstep.views.states import is_bookkeeping
@@ -64,9 +65,9 @@ class Timeline:
             self._out.line(f"{' ' * len(self._time(event.at))}  {self._out.style('▶', 'cyan')} attempt {self._last}")
 
     def end(self) -> None:
-        for gate in self._store.gates(self._run) if self._store.get(self._run).status == "waiting" else ():
-            if gate.open:
-                self._out.say(f"Waiting for an answer: everstep answer {self._run} {safe(gate.name)} VALUE", "yellow")
+        gates = self._store.gates(self._run) if self._store.get(self._run).status == "waiting" else []
+        for name in gate_names(gate for gate in gates if gate.open):
+            self._out.say(f"Waiting for an answer: everstep answer {self._run} {quote(name)} VALUE", "yellow")
 
     def _time(self, at: datetime) -> str:
         """Format a time: the local time of day on a terminal, with a line for each new day; the full time otherwise."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep.cli.draw.text import safe
+from everstep.store.journal.steps import name_of
 from everstep.views.stored.messages import readable
 from everstep.views.stored.values import as_json
+
+if TYPE_CHECKING:
+    from everstep.store.gates import Gate
+    from everstep.views.run import GateView
 
 _LONGEST = 200
 
@@ -31,6 +37,13 @@ def answers(schema: Any, most: int = 40) -> list[str]:
     objects = [form for form in _forms(schema) if form.get("type") == "object" and isinstance(form.get("required"), (list, tuple))]
     named = ["{" + ", ".join(f"{shown(key, most)}: …" for key in form["required"]) + "}" for form in objects]
     return [*(shown(choice, most) for choice in _choices(schema)), *named]
+
+
+def gate_names(gates: Iterable[Gate | GateView]) -> list[str]:
+    """Return what `everstep answer` takes for each open gate: its name, or its address if another gate of the run has the same name."""
+    found = [(gate.run, gate.address, name_of(gate.address)) for gate in gates]
+    uses = Counter((run, name) for run, _, name in found)
+    return [safe(name if uses[run, name] == 1 else address) for run, address, name in found]
 
 
 def example(schema: Any) -> str:

@@ -9,7 +9,7 @@ from everstep.cli.app import App
 from everstep.cli.draw import queue_text
 from everstep.cli.draw.hints import resuming
 from everstep.cli.draw.text import cell, safe, size
-from everstep.cli.draw.values import answers, shown
+from everstep.cli.draw.values import answers, gate_names, shown
 from everstep.cli.pages.checkpoint_page import used_words
 from everstep.cli.pages.error_words import error_words, print_traceback
 from everstep.cli.pages.value_words import call_words, value_words
@@ -88,13 +88,13 @@ def _next(app: App, run: RunView) -> str:
 
 
 def _gates(app: App, run: RunView, gates: Sequence[GateView]) -> None:
-    for gate in gates:
+    for gate, name in zip(gates, gate_names(gates), strict=True):
         app.out.line()
-        app.out.prose(f"waits at gate {safe(gate.gate)}: {cell(gate.ask or '', 400)}")
+        app.out.prose(f"waits at gate {name}: {cell(gate.ask or '', 400)}")
         if named := answers(gate.schema, 60):
             app.out.prose(f"  one of {', '.join(named)}")
         if app.out.terminal:
-            app.out.prose(f"  everstep answer {safe(quote(run.id))} {safe(quote(gate.gate))} VALUE", "dim")
+            app.out.prose(f"  everstep answer {safe(quote(run.id))} {quote(name)} VALUE", "dim")
 
 
 def _list(app: App, checkpoints: Sequence[CheckpointView], total: int) -> None:

@@ -73,8 +73,8 @@ def answerable(store: EngineStore, run_id: str, gate: str, early: bool) -> tuple
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     asked = list_gates(store.backend, row)
-    address, found = _which(row, asked, gate)
     posted = {message.name for message in store.backend.messages(row.id)}
+    address, found = _which(row, asked, gate, posted)
     waiting = [one.address for one in asked if one.open and f"answer:{one.address}" not in posted]
     if found is None and waiting and not early:
         raise NotFound(
@@ -115,20 +115,21 @@ def _other_answer(row: RunRow, address: str) -> str:
     return f"The first answer counts. To try another one, fork the run before the gate: store.resume({row.id!r}, from_step={address!r})."
 
 
-def _which(row: RunRow, asked: list[Gate], gate: str) -> tuple[str, Gate | None]:
-    """Return the address that a name means: the newest question of that name, or the first one to come."""
+def _which(row: RunRow, asked: list[Gate], gate: str, posted: set[str]) -> tuple[str, Gate | None]:
+    """Return the address that a name means: the only open question of that name, or the first one to come."""
     if not isinstance(gate, str) or not gate:
         raise InvalidArgument(f"gate must be a name or an address, got {gate!r:.60}", remedy="store.gates(run_id) shows the addresses.")
     exact = [g for g in asked if g.address == gate]
     if exact:
         return gate, exact[0]
     named = [g for g in asked if g.name == gate]
-    outer = {g.address.rpartition("/")[0] for g in named if g.open}
-    if len(outer) > 1:
+    unanswered = [g for g in named if g.open and f"answer:{g.address}" not in posted]
+    if len(unanswered) > 1:
         raise InvalidArgument(
-            f"run {row.id!r} has several open gates {gate!r}", remedy=f"Use one of {', '.join(g.address for g in named)}."
+            f"run {row.id!r} has {len(unanswered)} open gates {gate!r}; nothing was recorded",
+            remedy=f"Answer one of them: {', '.join(g.address for g in unanswered)}. See their questions: store.gates({row.id!r}).",
         )
-    waiting = [g for g in named if g.open] or named
+    waiting = unanswered or [g for g in named if g.open] or named
     if waiting:
         return waiting[-1].address, waiting[-1]
     return (gate if "#" in gate or "?" in gate else f"{gate}#0"), None
@@ -229,6 +230,10 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
     if _newest(records, address) == SUCCEEDED:
         raise InvalidArgument(
             f"step {address} of run {row.id!r} already has a result", remedy="Fork before it: store.resume(run, from_step=...)."
+        )
+    if any(gate.address == address for gate in list_gates(store.backend, row)):
+        raise InvalidArgument(
+            f"{address} of run {row.id!r} is a gate, not a step", remedy=f"Answer it: store.answer({row.id!r}, {address!r}, value)."
         )
     if not post(store, row, f"skip:{address}", result, None, "result"):
         raise InvalidArgument(f"step {address} of run {row.id!r} is already marked to be skipped")
