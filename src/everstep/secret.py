@@ -6,7 +6,6 @@ pickle shows it. It is stored only where a store encrypts, or is allowed to stor
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
@@ -22,7 +21,7 @@ else:
     T = TypeVar("T", str, bytes)
 
 MASK = "[redacted]"
-_SALT = os.urandom(16)  # without it, a hash could be compared with those of guessed values
+_salts: list[bytes] = []  # one for this process: without it, a hash could be compared with those of guessed values
 
 
 class Secret(Generic[T]):
@@ -69,9 +68,12 @@ class Secret(Generic[T]):
 
     def __hash__(self) -> int:
         from hashlib import blake2b
+        from secrets import token_bytes
 
+        if not _salts:
+            _salts.append(token_bytes(16))
         value = self._held()
-        return int.from_bytes(blake2b(_as_bytes(value), key=_SALT, person=type(value).__name__.encode(), digest_size=8).digest())
+        return int.from_bytes(blake2b(_as_bytes(value), key=_salts[0], person=type(value).__name__.encode(), digest_size=8).digest())
 
     def __copy__(self) -> Secret[T]:
         return self
@@ -99,13 +101,9 @@ class Secret(Generic[T]):
         """Let a pydantic model have a field of this type: it takes a Secret or its value, and its JSON shows neither."""
         from pydantic_core import core_schema
 
-        kinds: tuple[Any, ...] = getattr(source, "__args__", ()) or (str,)
-        plain = [
-            core_schema.bytes_schema(strict=True) if kind is bytes else core_schema.str_schema(strict=True)
-            for kind in kinds
-            if kind in (str, bytes)
-        ]
-        made = core_schema.no_info_after_validator_function(cls, core_schema.union_schema(plain or [core_schema.str_schema(strict=True)]))
+        kinds = [kind for kind in getattr(source, "__args__", ()) if kind in (str, bytes)] or [str]
+        of: dict[Any, Any] = {str: core_schema.str_schema(strict=True), bytes: core_schema.bytes_schema(strict=True)}
+        made = core_schema.no_info_after_validator_function(cls, core_schema.union_schema([of[kind] for kind in kinds]))
         return core_schema.json_or_python_schema(
             json_schema=made,
             python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), made]),

@@ -19,7 +19,7 @@ from everstep.store.journal.results import SHORT_INPUT, input_of, preview, show_
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
 
-_SECRET = (
+_OPEN_ARGUMENT = (
     "Leave the argument out with ignore=, identify the step by a key=, or read the secret inside the step. "
     "Or give the store a key, or allow it to store secrets readable: everstep.open(..., plain_secrets=True)."
 )
@@ -95,7 +95,7 @@ def _identify(ticket: Ticket) -> None:
 def _refuse_secret(ticket: Ticket, data: bytes, args: list[Any], kwargs: dict[str, Any]) -> None:
     """Refuse an argument whose value would be stored readable."""
     which, part = ("args", args) if secret_in(args, "") is not None else ("kwargs", kwargs)
-    refuse_secret(ticket.run.store.framer.wrap, data, part, f"{ticket.address}: {which}", _SECRET)
+    refuse_secret(ticket.run.store.framer.wrap, data, part, f"{ticket.address}: {which}", _OPEN_ARGUMENT)
 
 
 def _find(ticket: Ticket) -> None:
