@@ -275,7 +275,7 @@ class BaseStore:
         need(self.backend, Audit, Properties)
         from everstep.store.verify.doctor import doctor
 
-        return doctor(self.backend, self.framer)
+        return doctor(self.backend, self.framer, self.encrypted)
 
     def prune(
         self,
