@@ -115,9 +115,7 @@ class PlainSecret(Unstorable):
     """A Secret would be stored readable."""
 
     code = "E106"
-    remedy = (
-        "Give the store a key (everstep.open(..., key=...)), or allow it to store secrets readable: everstep.open(..., plain_secrets=True)."
-    )
+    remedy = "Give the store a key (everstep.open(..., key=...)), or allow it to store secrets readable: plain_secrets = true in the configuration, or everstep.open(..., plain_secrets=True)."
 
     def __init__(self, path: str, *, remedy: str | None = None):
         super().__init__(path, "is a Secret, and this store has no key, so that its value would be stored readable", remedy=remedy)

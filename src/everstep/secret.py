@@ -81,11 +81,13 @@ class Secret(Generic[T]):
     def __deepcopy__(self, memo: dict[int, Any]) -> Secret[T]:
         return self
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError("a Secret cannot be changed")
+    if not TYPE_CHECKING:  # a checker would allow every assignment
 
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a Secret cannot be changed")
+        def __setattr__(self, name: str, value: Any) -> NoReturn:
+            raise AttributeError("a Secret cannot be changed")
+
+        def __delattr__(self, name: str) -> NoReturn:
+            raise AttributeError("a Secret cannot be changed")
 
     def __init_subclass__(cls, **options: Any) -> NoReturn:
         raise TypeError("Secret cannot be subclassed: the codec would not know the class")

@@ -295,9 +295,8 @@ def test_metadata_tags_and_notes_are_no_place_for_it(places: Any) -> None:
     with pytest.raises(InvalidArgument, match="got a Secret"):
         store.run("r", meta={"key": SECRET})
     for given in ({"note": SECRET}, {"tags": [SECRET]}, {"session": SECRET}, {"id": SECRET}):
-        with pytest.raises((InvalidArgument, TypeError)) as caught:
-            with store.run(**{"id": "r", **given}):
-                pass
+        with pytest.raises((InvalidArgument, TypeError)) as caught, store.run(**{"id": "r", **given}):
+            pass
         assert "hunter2" not in text_of(caught.value)
 
 
@@ -366,7 +365,12 @@ def test_doctor_names_the_places_of_credentials_and_never_their_values(places: A
         assert found.level == "bad"
         assert not store.doctor().ok
         every = found_places(store)
-        assert {"r@1 state['login']['password']", "r@1 state['plain'][0]", "r step call#0 input[0]", "r step call#0 result['text']"} <= every
+        assert {
+            "r@1 state['login']['password']",
+            "r@1 state['plain'][0]",
+            "r step call#0 input[0]",
+            "r step call#0 result['text']",
+        } <= every
         assert {"a answer of key#0['api_key']", "w arguments[0][0]['private_key']"} <= every
         assert not any("tokens" in place or place.endswith("['token']") for place in every)
         for text in (str(found), *every):

@@ -59,7 +59,15 @@ SHOWN: list[Any] = [
 @pytest.mark.parametrize("value", SHOWN, ids=lambda value: type(value).__name__)
 def test_no_text_of_a_value_shows_a_secret_in_it(value: Any, caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("shop").warning("got %s and %r", value, value)
-    texts = [repr(value), str(value), f"{value}", f"{value!r:>40}", format(str(value), "^30"), caplog.text, "%s" % (value,), str(as_json(value))]
+    texts = [
+        repr(value),
+        str(value),
+        f"{value}",
+        f"{value!r:>40}",
+        format(str(value), "^30"),
+        caplog.text,
+        str(as_json(value)),
+    ]
     texts += [dumps(exact(value)), str(Redactor.default().value(value)), str(to_text(value))] if not isinstance(value, Exception) else []
     assert not any("hunter2" in text or "aHVudGVyMi" in text for text in texts), texts
 
@@ -69,7 +77,9 @@ def test_no_attribute_shows_it() -> None:
     assert not hasattr(SECRET, "__dict__")
 
 
-@pytest.mark.parametrize("wrong", [12345678, None, bytearray(b"hunter2"), ["hunter2"], "hunter2\udc80", type("T", (str,), {})("hunter2")], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [12345678, None, bytearray(b"hunter2"), ["hunter2"], "hunter2\udc80", type("T", (str,), {})("hunter2")], ids=repr
+)
 def test_a_wrong_value_is_refused_without_showing_it(wrong: Any) -> None:
     with pytest.raises(InvalidArgument) as caught:
         Secret(wrong)
@@ -123,7 +133,9 @@ def test_secrets_are_equal_if_their_values_are(a: str | bytes, b: str | bytes) -
 def test_its_hash_differs_in_each_process_even_if_the_hashes_of_texts_do_not() -> None:
     code = "import everstep; print(hash(everstep.Secret('1234')), hash('1234'))"
     found = [
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True
+        ).stdout.split()
         for _ in range(2)
     ]
     assert found[0][0] != found[1][0]
@@ -133,7 +145,12 @@ def test_its_hash_differs_in_each_process_even_if_the_hashes_of_texts_do_not() -
 @given(values)
 def test_it_comes_back_from_bytes_as_an_equal_secret(value: str | bytes) -> None:
     secret = Secret(value)
-    nested = {"a": [secret, (secret, {"b": secret})], "c": {secret, frozenset([secret])}, 1: OrderedDict(x=secret), "u": Unknown("T", 1, {"f": secret})}
+    nested = {
+        "a": [secret, (secret, {"b": secret})],
+        "c": {secret, frozenset([secret])},
+        1: OrderedDict(x=secret),
+        "u": Unknown("T", 1, {"f": secret}),
+    }
     back = decode(encode(nested))
     assert back == nested
     assert encode(back) == encode(nested)
@@ -163,14 +180,28 @@ def test_models_take_a_secret_or_its_value_and_do_not_show_it() -> None:
 
 def test_redaction_before_storing_keeps_a_secret_and_masks_everything_else() -> None:
     mask = Mask(Redactor.default())
-    found = mask({"password": SECRET, "token": "other", "list": [SECRET, "sk-abcdefghijklmnopqrstuvwx"], "credentials": {"key": SECRET, "user": "ann"}})
+    found = mask(
+        {
+            "password": SECRET,
+            "token": "other",
+            "list": [SECRET, "sk-abcdefghijklmnopqrstuvwx"],
+            "credentials": {"key": SECRET, "user": "ann"},
+        }
+    )
     assert found == {"password": SECRET, "token": "[redacted]", "list": [SECRET, "[redacted]"], "credentials": "[redacted]"}
     args, kwargs = mask.call(lambda password, token: None, (SECRET, "other"), {}, "login")
     assert (args, kwargs) == ((SECRET, "[redacted]"), {})
 
 
 def test_the_json_of_a_state_names_only_the_place_of_a_secret() -> None:
-    state = {"a": SECRET, "list": [1, SECRET], "pair": (SECRET, 2), "odd": {1: SECRET}, "$secret": "[redacted]", "own": {"$secret": "[redacted]"}}
+    state = {
+        "a": SECRET,
+        "list": [1, SECRET],
+        "pair": (SECRET, 2),
+        "odd": {1: SECRET},
+        "$secret": "[redacted]",
+        "own": {"$secret": "[redacted]"},
+    }
     shown = json.loads(dumps(exact(state)))
     assert reconciled(state, shown) == state
     shown["list"][0] = 5

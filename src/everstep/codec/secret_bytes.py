@@ -22,7 +22,7 @@ _START = bytes((TYPE,)) + _MARK
 
 
 class _Seen:
-    """What this process has encoded and decoded."""
+    """Whether this process has encoded a Secret, and how many it has decoded."""
 
     encoded = False
     decoded = 0

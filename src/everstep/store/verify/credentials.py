@@ -39,7 +39,7 @@ Place = tuple[Any, str]  # the place above, or None, and one more part of the pa
 
 
 class _Looked(Shape):
-    """What was looked at so far, and what was found."""
+    """The work done so far, and the places found."""
 
     runs: int = 0
     passed_over: int = 0

@@ -33,7 +33,7 @@ def from_json(value: Any) -> Any:
     if _is_hidden(value):
         raise InvalidArgument(
             f"$secret stands for a Secret, whose value is not given out, got {dumps(value)[:60]} in a place without one",
-            remedy="Leave it where `everstep restore` printed it, or remove it. Nothing was written.",
+            remedy="Leave it where `everstep restore --exact` printed it, or remove it. Nothing was written.",
         )
     found = _tagged(value) if any(key.startswith("$") for key in value) else None
     return {key: from_json(item) for key, item in value.items()} if found is None else found[0]
