@@ -132,8 +132,8 @@ def in_an_edit(store: everstep.Store) -> None:
 PLACES: dict[Callable[[everstep.Store], None], str] = {
     in_state: "state['deep']['list'][1][1]", in_first_state: "state['login'].key", in_a_long_list: "state['log'][3000][0]",
     in_an_object: "state['login'].", as_a_key: "state['keys'] (key Secret([redacted]))", in_an_argument: "call#0: kwargs['token'][0]",
-    in_a_result: "result of call#0['key']", in_a_large_result: "result of call#0['key']", in_a_workflow: "arguments[0][0]",
-    in_the_result_of_a_workflow: "the workflow's result", in_a_queue: "arguments[0][0]", in_a_schedule: "arguments[0][0]",
+    in_a_result: "result of call#0['key']", in_a_large_result: "result of call#0['key']", in_a_workflow: "argument 1 of the workflow sign_in is",
+    in_the_result_of_a_workflow: "the workflow's result", in_a_queue: "argument 1 of the workflow sign_in is", in_a_schedule: "argument 1 of the workflow sign_in is",
     in_an_answer: "answer['key']", in_a_default: "default of key#0", in_an_event: "event custom:login['key']", in_a_line: "state['key']",
     in_an_edit: "state['key']",
 }  # fmt: skip

@@ -17,7 +17,6 @@ from typing import Any, Literal, cast, get_args
 
 from everstep.backends.contract.queues import Task
 from everstep.clock import clock
-from everstep.codec.secret_bytes import refuse_secret
 from everstep.codec.values import decode, encode
 from everstep.errors import Damaged, EverstepError, InvalidArgument, NotFound, RunExists, StoreError
 from everstep.fields import Shape
@@ -78,12 +77,9 @@ def schedule(
     before = _known(store, name)
     if (before.get("cron"), before.get("zone")) == (cron, zone):
         following = min(following, before["next"])
-    given = [list(stored[0]), stored[1]]
-    input = encode(given, "arguments")
-    refuse_secret(store.framer.wrap, input, given, "arguments")
     said = {
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
-        "input": b64encode(store.framer.wrap(input)).decode(),
+        "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
     }  # fmt: skip
     store.backend.set_property(PREFIX + name, json.dumps(said))
     return _parse(store, PREFIX + name, said)

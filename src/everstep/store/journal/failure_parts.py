@@ -122,7 +122,7 @@ class ErrorPacker:
         return Unknown(f"{PREFIX}error", 1, self.said(error))
 
     def _fits(self, value: Any) -> bool:
-        """Whether a value can be stored as it is; if so, its size is counted. A Secret is not: whoever reads an error does not need its value."""
+        """Whether a value can be stored as it is; if so, its size is counted. A Secret is not: an error can be read without it."""
         try:
             data = encode(value)
             size = len(data)
