@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from everstep.runtime.steps.retry import Retry
     from everstep.runtime.waits.gates import gate, sleep
     from everstep.runtime.workflow import workflow
+    from everstep.secret import Secret
     from everstep.snapshot.diff import Change
     from everstep.store.repair.repair import repair
     from everstep.store.retention.retention import Retention
@@ -53,6 +54,7 @@ __all__ = [
     "Retry",
     "Run",
     "RunInfo",
+    "Secret",
     "StepFailed",
     "Store",
     "Unknown",
@@ -92,6 +94,7 @@ _WHERE = {
     "Retry": "runtime.steps.retry",
     "Run": "runtime.run",
     "RunInfo": "store.views",
+    "Secret": "secret",
     "StepFailed": "errors",
     "Store": "api",
     "Unknown": "codec.kinds",

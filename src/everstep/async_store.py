@@ -72,6 +72,11 @@ class AsyncStore(StoreBehind):
         """The address of the store."""
         return self._store.url
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store encrypts what it keeps."""
+        return self._store.encrypted
+
     def __repr__(self) -> str:
         return f"<everstep.AsyncStore {self._store.url}>"
 

@@ -2,6 +2,7 @@
 
     EverstepError
     ├── Unstorable          E101  a value that cannot be stored, with the path to it
+    │   └── PlainSecret     E106  a Secret that would be stored readable, because the store has no key
     ├── LimitExceeded       E102  a value beyond a cap (depth, size, ratio)
     ├── TypeConflict        E103  two types registered under one name
     ├── InvalidArgument     E104  an invalid argument
@@ -108,6 +109,16 @@ class Unstorable(EverstepError):
         self.path = path
         self.reason = reason
         super().__init__(f"{path} {reason}", remedy=remedy)
+
+
+class PlainSecret(Unstorable):
+    """A Secret would be stored readable."""
+
+    code = "E106"
+    remedy = "Give the store a key (everstep.open(..., key=...)), or allow it to store secrets readable: plain_secrets = true in the configuration, or everstep.open(..., plain_secrets=True)."
+
+    def __init__(self, path: str, *, remedy: str | None = None):
+        super().__init__(path, "is a Secret, and this store has no key, so that its value would be stored readable", remedy=remedy)
 
 
 class LimitExceeded(EverstepError):

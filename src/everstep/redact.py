@@ -17,8 +17,9 @@ from typing import Any
 from everstep import masked_pairs
 from everstep.errors import InvalidArgument
 from everstep.masked_pairs import ALWAYS, NEVER, UNLESS_COUNT
+from everstep.secret import MASK as MASK
+from everstep.secret import Secret
 
-MASK = "[redacted]"
 KEYS = (
     "password", "passwd", "passphrase", "pwd", "secret", "*_secret", "secret_key", "token", "access_token", "refresh_token", "id_token",
     "auth_token", "bearer_token", "session_token", "api_token", "api_key", "*_api_key", "x_api_key", "access_key", "*_access_key",
@@ -132,7 +133,12 @@ class Redactor:
         return bool(self._secrecy(key))
 
     def hides(self, key: object, value: object) -> bool:
-        """Return whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets."""
+        """Return whether a value under a key is masked. Numbers under a plural are counts: `tokens` may be 512, or a list of secrets.
+
+        A Secret is left alone: it never shows its value, and is stored only where that is safe.
+        """
+        if value.__class__ is Secret:
+            return False
         secrecy = self._secrecy(key)
         return secrecy == ALWAYS or (secrecy == UNLESS_COUNT and not _is_count(value))
 
@@ -303,7 +309,7 @@ class _Walk:
         return masked
 
 
-_PLAIN = frozenset({int, float, bool, type(None), complex})
+_PLAIN = frozenset({int, float, bool, type(None), complex, Secret})
 
 
 def _masked(found: re.Match[str]) -> str:

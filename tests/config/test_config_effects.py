@@ -141,6 +141,13 @@ def test_schedule() -> None:
     assert fill('store = "always.db"\nschedule = "on_open"\n[retention]\nkeep_last = 1\n') == 1
 
 
+def test_plain_secrets() -> None:
+    with opened('store = "memory://"\nplain_secrets = true\n') as store:
+        with store.run("r", state={"key": everstep.Secret("hunter2")}) as run:
+            run.checkpoint()
+        assert store.load("r")["key"].reveal() == "hunter2"
+
+
 def test_protect() -> None:
     with opened('store = "memory://"\nprotect = ["gold"]\n') as store:
         with store.run("r") as run:
@@ -273,6 +280,7 @@ ARGUMENTS: dict[str, tuple[str, Any, Callable[[everstep.Store], Any]]] = {
     "retention": ("retention.keep_last = 3", None, lambda s: s.get_retention()),
     "protect": ('protect = ["a"]', (), lambda s: s.protect),
     "redaction": ("redaction.store = true", None, lambda s: s.mask),
+    "plain_secrets": ("plain_secrets = true", False, lambda s: s.plain_secrets),
 }
 
 

@@ -54,6 +54,7 @@ GOOD: dict[str, tuple[str, str, Any]] = {
     "redaction.keys": ('["pin"]', "pin", ["pin"]),
     "redaction.patterns": ('["email", "X[0-9]+"]', "email,X[0-9]+", ["email", "X[0-9]+"]),
     "redaction.store": ("true", "on", True),
+    "plain_secrets": ("true", "on", True),
     "reload": ('"file"', "file", "file"),
 }
 BAD: dict[str, list[str]] = {
@@ -90,6 +91,7 @@ BAD: dict[str, list[str]] = {
     "redaction.keys": ['["*"]', '[""]', '"pin"', "[1]"],
     "redaction.patterns": ['["("]', '["a*"]', '"email"'],
     "redaction.store": ["1"],
+    "plain_secrets": ["1", '"yes"'],
     "reload": ['"always"', "true"],
 }  # fmt: skip
 

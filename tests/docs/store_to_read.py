@@ -33,20 +33,20 @@ everstep.register(Plan, name="demo.Plan", version=3)
 def make(path: Path, thing: Callable[..., Any], array: Callable[..., Any]) -> dict[str, list[Any]]:
     """Write the store and return for each run the states of its checkpoints, as `store.load` gives them, with objects made by `thing`."""
     chance = random.Random(8)
-    with everstep.open(path) as store:
+    with everstep.open(path, plain_secrets=True) as store:
         with store.run("main", state=first_state(chance), tags=["prod", "ü"], meta={"owner": "é", "n": 1}, note="first") as run:
             run.checkpoint("begin", tags=["a"], meta={"cost": 0.5, "ok": True})
             for turn in range(70):
                 change(run.state, turn, chance)
                 run.checkpoint(f"turn {turn} ✓")
         store.tag("main@2", "later")
-    with everstep.open(path, compression="gzip") as store, store.run("main") as run:
+    with everstep.open(path, compression="gzip", plain_secrets=True) as store, store.run("main") as run:
         fill(run.state, chance)
         run.checkpoint("a big change")
         for turn in range(70, 75):
             change(run.state, turn, chance)
             run.checkpoint()
-    with everstep.open(path, compression="none") as store:
+    with everstep.open(path, compression="none", plain_secrets=True) as store:
         with store.run("main") as run:
             state = store.load("main")
             state["handed in"] = [state["log"][-1], 2**70]
@@ -132,6 +132,7 @@ def every_type() -> dict[str, Any]:
             time(1, 2, tzinfo=UTC),
             timedelta(-1, 2, 3),
         ],
+        "secrets": [everstep.Secret("hunter2 ✓"), everstep.Secret(b"\x00\xff")],
         "names": [UUID(int=5), Decimal("-1.50"), Fraction(10**30, 7), 1 + 2j, range(5, 2**70, 3)],
         "paths": [PurePosixPath("a/b"), PureWindowsPath("c:\\d")],
         "others": [bytearray(b"ab"), OrderedDict(b=1, a=2), deque([1, (2,)], 5), deque([1]), Counter("aab")],
@@ -200,6 +201,8 @@ def neutral(value: Any, thing: Callable[..., Any], array: Callable[..., Any]) ->
     if isinstance(value, numpy.ndarray):
         order = "F" if value.flags.fnc else "C"
         return array(value.dtype.str, list(value.shape), order, value.tobytes(order))
+    if isinstance(value, everstep.Secret):
+        return thing("Secret", 0, {"value": value.reveal()})
     if isinstance(value, numpy.generic):
         return array(value.dtype.str, [], "C", value.tobytes())
     if type(value) is dict:

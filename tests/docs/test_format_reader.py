@@ -106,6 +106,12 @@ def unwrap(frame: bytes, seen: Seen) -> bytes:
 # Values
 
 
+def secret(data: bytes) -> Thing:
+    if data[:8] != b"\xc1Secret\xc1" or data[8:9] not in (b"t", b"b"):
+        raise Bad("a Secret")
+    return Thing("Secret", 0, {"value": data[9:].decode() if data[8:9] == b"t" else data[9:]})
+
+
 class Values:
     """Decodes values; `resolve` serves references."""
 
@@ -126,7 +132,7 @@ class Values:
             if self.resolve is None:
                 raise Bad("a reference outside of a base")
             return self.resolve(*self.decode(data))
-        if code in (5, 10, 11, 16):
+        if code in (5, 10, 11, 16, 23):
             return self.from_bytes(code, data)
         if code in (2, 3):
             members = [self.decode(member) for member in self.decode(data)]
@@ -142,6 +148,8 @@ class Values:
             return int.from_bytes(data, "big", signed=True)
         if code == 10:
             return UUID(bytes=data)
+        if code == 23:
+            return secret(data)
         return Decimal(data.decode("ascii")) if code == 11 else bytearray(data)
 
     def from_array(self, code: int, items: Any) -> Any:
@@ -431,7 +439,7 @@ def test_every_checkpoint_is_what_the_store_says(made: tuple[Store, dict[str, li
     assert set(seen.operations) == {0, 1, 2, 3}
     assert set(seen.references) == set("ldsbav")
     assert {0, 1, 2} <= set(seen.levels)
-    assert set(seen.extensions) == {*range(1, 23), 30}
+    assert set(seen.extensions) == {*range(1, 24), 30}
 
 
 def test_a_pruned_run_has_what_was_kept_and_an_added_base(made: tuple[Store, dict[str, list[Any]]]) -> None:

@@ -19,7 +19,7 @@ from everstep.testing.postgres import Server
 
 NAMES = [
     "engine", "sync", "pages", "connections", "server clock", "wire", "transactions", "vacuum", "manifest", "clock", "unfinished runs",
-    "leases", "size", "verify", "cleanup",
+    "leases", "size", "verify", "cleanup", "credentials",
 ]  # fmt: skip
 
 

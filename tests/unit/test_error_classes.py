@@ -15,6 +15,7 @@ def classes() -> list[type[EverstepError]]:
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "Unstorable": ("state['a']", "is a socket"),
+    "PlainSecret": ("state['a']",),
     "AmbiguousRef": ("ab", ["abc", "abd"]),
     "AmbiguousRun": (["a", "b"],),
     "PrunedCheckpoint": ("r", 3, (2, 9)),

@@ -28,7 +28,7 @@ from everstep.testing.clock import FakeClock
 
 NAMES = [
     "system", "engine", "journal mode", "sync", "file system", "permissions", "free space", "free pages", "rollback guard", "manifest", "clock",
-    "unfinished runs", "leases", "size", "verify", "cleanup",
+    "unfinished runs", "leases", "size", "verify", "cleanup", "credentials",
 ]  # fmt: skip
 
 

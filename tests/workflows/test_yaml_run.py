@@ -12,7 +12,7 @@ import yaml_actions as actions
 
 import everstep
 from everstep import yaml
-from everstep.errors import InvalidArgument, InvalidWorkflow, StepFailed, StepTimeout, Unstorable
+from everstep.errors import InvalidArgument, InvalidWorkflow, PlainSecret, StepFailed, StepTimeout, Unstorable
 
 
 @pytest.fixture(autouse=True)
@@ -507,3 +507,23 @@ def test_an_expression_that_fails_in_a_run_names_its_line(store: everstep.Store)
 def test_a_workflow_has_the_signature_of_its_inputs() -> None:
     found = flow("- {id: a, run: 'yaml_actions:same', with: {value: 1}}", "inputs: {topic: {type: string}, n: {type: integer, default: 3}}")
     assert str(inspect.signature(found)) == "(*, topic, n=3)"
+
+
+def test_a_secret_is_no_input_where_it_would_be_stored_readable(store: everstep.Store) -> None:
+    found = flow("- {id: a, run: 'true'}", "inputs: {topic: null}")
+    with pytest.raises(PlainSecret, match="argument topic of the workflow flow"):
+        store.start(found, topic=everstep.Secret("hunter2"))
+
+
+def test_a_secret_that_may_be_stored_is_the_environment_of_a_command_and_never_a_part_of_a_text() -> None:
+    with everstep.open("memory://", plain_secrets=True) as store:
+        found = flow(
+            "- {id: a, run: {shell: 'echo ${#TOKEN}', env: {TOKEN: '${inputs.topic}'}}}",
+            "inputs: {topic: null}\nresult: ${steps.a.result.stdout}",
+        )
+        assert store.start(found, topic=everstep.Secret("hunter2"), id="r").unwrap() == "7"
+        assert "hunter2" not in repr(store.step("r", "a"))
+        found = flow("- {id: a, run: {shell: 'true', env: {TOKEN: 'Bearer ${inputs.topic}'}}}", "version: 2\ninputs: {topic: null}")
+        outcome = store.start(found, topic=everstep.Secret("hunter2"), id="q")
+        assert "cannot be put into a text" in str(outcome.error)
+        assert "hunter2" not in str(outcome.error)

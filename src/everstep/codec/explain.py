@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from everstep.codec.kinds import Unknown, kind_of
 from everstep.codec.values import FROZEN, MAX_DEPTH, MAX_NESTED, TRANSPARENT, hook, named, pack
 from everstep.errors import EverstepError, LimitExceeded, Unstorable
+from everstep.secret import Secret
 
 
 def explain(value: Any, path: str = "state") -> None:
@@ -29,6 +30,14 @@ def _explain(value: Any, path: str, depth: int, nested: int, above: frozenset[in
     inside = above | {id(value)}
     for step, child in _children(value, path):
         _explain(child, step, depth + 1, nested, inside)
+
+
+def secret_in(value: Any, path: str) -> str | None:
+    """Return the path to the first Secret in a value that can be stored; None if there is none."""
+    if type(value) is Secret:
+        return path
+    found = (secret_in(child, step) for step, child in _children(value, path))
+    return next((one for one in found if one is not None), None)
 
 
 def _children(value: Any, path: str) -> list[tuple[str, Any]]:

@@ -17,9 +17,11 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
+from copy import copy
 from typing import Any, Literal
 
-from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
+from everstep.codec.secret_bytes import may_hold
+from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded, PlainSecret
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -43,9 +45,12 @@ _PARAMETER = zstd.CompressionParameter
 
 
 class Framer:
-    """Wraps content with one choice of compression; unwraps any frame. A store has one, and no frame of it is made or opened by anything else."""
+    """Wraps content with one choice of compression; unwraps any frame. A store has one, and no frame of it is made or opened by anything else.
 
-    __slots__ = ("_code", "_level", "_threshold")
+    With `keeps_secrets` off it refuses content with a Secret in it: no other code has to remember to do so.
+    """
+
+    __slots__ = ("_code", "_level", "_threshold", "keeps_secrets")
 
     def __init__(self, compression: Compression = "zstd", level: int | None = None, threshold: int = 256):
         codes = {"none": _NONE, "zstd": _ZSTD, "gzip": _GZIP}
@@ -59,12 +64,21 @@ class Framer:
         self._code = codes[compression]
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold
+        self.keeps_secrets = True
+
+    def for_stored(self) -> Framer:
+        """Return a framer for content that the store has already: it takes a Secret, because that one was allowed before."""
+        made = copy(self)
+        made.keeps_secrets = True
+        return made
 
     def wrap(self, content: bytes, least: int = 0) -> bytes:
         """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
         size = len(content)
         if size > MAX_CONTENT:
             raise LimitExceeded(f"a single value must have at most {MAX_CONTENT:,} bytes, got {size:,}")
+        if not self.keeps_secrets and may_hold(content):
+            raise PlainSecret("a value")
         if self._code == _NONE or size < self._threshold or size < least:
             return _PLAIN + content
         packed = _zstd(content, self._level) if self._code == _ZSTD else _gzip(content, self._level)

@@ -14,6 +14,7 @@ None, bool, int of 64 bits, float, str, bytes, list and dict with str keys are p
     10 UUID        16 bytes                          20 object     [name, version, fields]
                                                      21 array      [dtype, shape, order, bytes]   (numpy)
                                                      22 scalar     [dtype, bytes]                 (numpy)
+                                                     23 Secret     a mark, t or b, its value (codec.secret_bytes)
                                                      30 reference  to a tree of chunks (snapshot.tree)
 
 tz is null, an offset [seconds, µs, name], or the key of a ZoneInfo. The C encoder does the walking; Python is called
@@ -37,9 +38,11 @@ from uuid import UUID
 import ormsgpack
 from ormsgpack import Ext, packb, unpackb
 
+from everstep.codec import secret_bytes
 from everstep.codec.kinds import FROZEN as FROZEN
 from everstep.codec.kinds import Unknown, kind_of, revive
 from everstep.errors import DamagedFrame, EverstepError, LimitExceeded, Reentered, Unstorable
+from everstep.secret import Secret
 
 Hook = Callable[[Any], Any]
 MAX_DEPTH = 200
@@ -61,6 +64,7 @@ FROZEN |= SCALARS | {
     WindowsPath,
     PurePosixPath,
     PureWindowsPath,
+    Secret,
 }
 _OPTIONS = (
     ormsgpack.OPT_PASSTHROUGH_TUPLE
@@ -325,6 +329,7 @@ _encoders: dict[type, Callable[[Any], Any]] = {
     deque: lambda v: Ext(18, _pack([v.maxlen, list(v)])),
     Counter: lambda v: _pairs(19, v),
     Unknown: lambda v: Ext(OBJECT, _pack([v.name, v.version, v.fields])),
+    Secret: lambda v: Ext(secret_bytes.TYPE, secret_bytes.to_bytes(v)),
 }
 for _path_class in _PATHS.values():
     _encoders[_path_class] = lambda v: Ext(15, packb([type(v).__name__, str(v)]))
@@ -508,4 +513,5 @@ _decoders: dict[int, Callable[[Decoder, bytes], Any]] = {
     19: _uncounter,
     21: _unarray,
     22: _unscalar,
+    secret_bytes.TYPE: lambda decoder, data: secret_bytes.from_bytes(data),
 }

@@ -315,6 +315,7 @@ _TABLE = (
     Key("redaction.keys", "names", (), "Names whose values are masked, in addition to the built-in ones."),
     Key("redaction.patterns", "patterns", (), "Patterns of text to mask, in addition to API keys and tokens."),
     Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
+    Key("plain_secrets", "flag", False, "Whether a store without a key may keep a Secret, readable for everybody who can read the store.", live=False),
     Key("reload", "choice", "off", "How to detect a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}

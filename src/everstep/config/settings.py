@@ -85,6 +85,7 @@ class Settings(Shape):
             "retention": self.retention(), "schedule": self["schedule"], "protect": tuple(self["protect"]),
             "lease_seconds": self["lease_seconds"], "budget": self.budget(), "timeout": self["limits.timeout"],
             "redaction": self.redactor() if self["redaction.store"] else None,
+            "plain_secrets": self["plain_secrets"],
         }  # fmt: skip
 
 

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
+from everstep.secret import Secret
+
 Later = Callable[[], Any]  # an operand that is evaluated when needed
 
 
@@ -108,8 +110,15 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 def as_text(value: Any) -> str:
-    """Format a value for a text or an environment variable: text as it is, everything else as JSON."""
-    return value if isinstance(value, str) else jsons.dumps(value, ensure_ascii=False, default=str)
+    """Format a value for a text or an environment variable: text as it is, everything else as JSON. Never a Secret: the text would be wrong or show it."""
+    if isinstance(value, Secret):
+        raise ExpressionError("a Secret cannot be put into a text; under env: or with:, let it be the whole value")
+    return value if isinstance(value, str) else jsons.dumps(value, ensure_ascii=False, default=_as_str)
+
+
+def _as_str(value: Any) -> str:
+    """Format a value that JSON does not have."""
+    return as_text(value) if isinstance(value, Secret) else str(value)
 
 
 def suggestion(word: str, allowed: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from uuid import UUID, uuid4
 
 from everstep.clock import clock
+from everstep.codec.secret_bytes import refuse_secret
 from everstep.errors import DamagedRecord, InvalidArgument, RunClosed
 from everstep.generics import S
 from everstep.runtime.engine import owner
@@ -161,7 +162,9 @@ class RunHandle(Generic[S]):
             return
         mask = run.mask
         kept = data if mask is None else mask(data, f"event {event}")
-        run.writer.put("event", pack(EventEntry.of(event, kept, f"event {event}")), address)
+        entry = EventEntry.of(event, kept, f"event {event}")
+        refuse_secret(run.store.framer.wrap, entry.data, kept, f"event {event}")
+        run.writer.put("event", pack(entry), address)
         if run.options.policy.due(event, None, 0, 0.0) is not None:
             run.saves.save("automatic", f"on {event}", safe=True)
         run.fire(event if event.startswith("custom:") else f"custom:{event}", **data)

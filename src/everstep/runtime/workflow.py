@@ -30,6 +30,7 @@ from everstep.errors import (
     InvalidArgument,
     LostLease,
     OtherVersion,
+    PlainSecret,
     RunExists,
     StoreError,
     Suspended,
@@ -248,12 +249,23 @@ def first_words(
 ) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """Return the content of a run's first record, and its chunks. Without a workflow, only the name is known."""
     digest = digest_of(*stored, name)
-    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
+    try:
+        form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
+    except PlainSecret:
+        raise _named_argument(*stored, name) from None
     about = {
         "workflow": name, "version": flow and flow.version, "input_digest": digest, "definition": flow and definition_of(store, flow),
         "input": [form, body],
     }  # fmt: skip
     return about, chunks
+
+
+def _named_argument(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> PlainSecret:
+    """Return the error about a Secret that names the argument."""
+    from everstep.codec.explain import secret_in
+
+    paths = (secret_in(value, f"argument {which} of the workflow {name}") for which, value in (*enumerate(args, 1), *kwargs.items()))
+    return PlainSecret(next(path for path in paths if path is not None))
 
 
 def as_stored(store: EngineStore, flow: AnyWorkflow, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stored:

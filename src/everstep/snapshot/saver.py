@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from everstep.codec.secret_bytes import located, refuse_secret
 from everstep.codec.values import Decoder, encode
-from everstep.errors import EverstepError, LimitExceeded, Unstorable
+from everstep.errors import EverstepError, LimitExceeded, PlainSecret, Unstorable
 from everstep.fields import Shape, field
 from everstep.snapshot import delta_builder
 from everstep.snapshot.base import NOTHING, Known, build_base
@@ -130,13 +131,18 @@ class Saver:
             self._look_at_edits()
         edits = self._tracker.torn = Edits(self._tracker.torn)
         try:
-            return self._build_quietly(edits, whole, thorough or self._checking)
+            saved = self._build_quietly(edits, whole, thorough or self._checking)
+            for content in (saved.delta, saved.base or b""):
+                refuse_secret(self._wrap, content, self.state, "state")
+            return saved
         except BaseException as error:
             self.lost()
             if isinstance(error, Strayed):
                 raise EverstepError(
                     "the state changed while it was being saved", remedy="Change and save a state from one thread at a time."
                 ) from None
+            if isinstance(error, PlainSecret):  # refused with the frame of a chunk, where the path is not known
+                raise located(self.state, "state") from None
             if isinstance(error, (TypeError, ValueError, RecursionError, Unstorable, LimitExceeded)):
                 _explain(self.state)  # names the path in the state, wherever the error occurred
             raise

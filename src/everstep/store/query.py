@@ -15,6 +15,7 @@ from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
 from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
+from everstep.secret import Secret
 from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
 from everstep.store.views import Checkpoint, Page, RunInfo
@@ -241,6 +242,11 @@ def to_meta(meta: Mapping[str, Any] | None) -> str | None:
     if not isinstance(meta, Mapping):
         raise InvalidArgument(f"meta must be a dict of names and scalars, got {meta!r:.60}")
     for key, value in meta.items():
+        if isinstance(value, Secret):
+            raise InvalidArgument(
+                f"metadata {key!r:.60} must be a JSON scalar, got a Secret: metadata is shown and searched",
+                remedy="Keep the Secret in the state.",
+            )
         if not isinstance(key, str) or not (value is None or isinstance(value, (str, int, float, bool))):
             raise InvalidArgument(
                 f"meta must have strings as keys and JSON scalars as values, got {key!r}: {value!r:.60}",

@@ -67,8 +67,10 @@ class BaseStore:
         retention: Retention | None = None,
         protect: tuple[str, ...] = (),
         redaction: Redactor | None = None,
+        plain_secrets: bool = False,
     ):
         self.backend = whole(backend)
+        self.plain_secrets = plain_secrets
         frame_with(self, Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
@@ -79,6 +81,11 @@ class BaseStore:
     def url(self) -> str:
         """The address of the store."""
         return self.backend.url
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the store encrypts what it keeps. Only then does it take a `Secret` without being allowed to (`plain_secrets`)."""
+        return False
 
     @overload
     def load(self, ref: str, *, at: int | str | None = None, newest_good: Literal[False] = False) -> Any: ...
@@ -268,7 +275,7 @@ class BaseStore:
         need(self.backend, Audit, Properties)
         from everstep.store.verify.doctor import doctor
 
-        return doctor(self.backend, self.framer)
+        return doctor(self.backend, self.framer, self.encrypted)
 
     def prune(
         self,
@@ -399,6 +406,7 @@ class BaseStore:
 
 def frame_with(store: BaseStore, framer: Framer) -> None:
     """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
+    framer.keeps_secrets = store.encrypted or store.plain_secrets
     store.framer = store.backend.framer = framer
 
 

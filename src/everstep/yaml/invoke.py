@@ -22,6 +22,7 @@ from everstep.runtime.steps.call import begin
 from everstep.runtime.steps.drive import drive
 from everstep.runtime.steps.options import StepOptions
 from everstep.runtime.steps.record import take_along
+from everstep.secret import Secret
 from everstep.store.journal.entries import SUCCEEDED
 from everstep.yaml.action import Command
 from everstep.yaml.scope import SKIPPED, Ended, Scope
@@ -103,7 +104,7 @@ class Calls:
             command.text,
             address,
             cwd=os.path.join(self._folder or "", given.get("cwd", "")) or None,  # noqa: PTH118 -- an absolute one wins
-            environment={key: as_text(value) for key, value in environment.items()},
+            environment={key: value.reveal() if isinstance(value, Secret) else as_text(value) for key, value in environment.items()},
             ok=command.ok,
             timeout=step.timeout,
         )

@@ -19,10 +19,11 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from everstep import Secret
 from everstep.errors import InvalidArgument, Unstorable
 
 TAG = "@"
-_ATOMS = frozenset({type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID})
+_ATOMS = frozenset({type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID, Secret})
 _KEYS = frozenset({str, int, float, bool, type(None)})
 _FRAMEWORK = ("google.genai.", "google.adk.")
 _MISSING: Any = object()

@@ -27,12 +27,13 @@ import agent_framework as af
 from agent_framework._workflows import _checkpoint_encoding
 from pydantic import BaseModel
 
+from everstep import Secret
 from everstep.errors import InvalidArgument
 
 TAG = "@"
 ATOMS = frozenset(
     {type(None), bool, int, float, str, bytes, complex, datetime, date, time, timedelta, UUID, Decimal, Fraction, range}
-    | {PosixPath, PurePosixPath, PureWindowsPath}
+    | {PosixPath, PurePosixPath, PureWindowsPath, Secret}
 )
 _PLAIN = (*ATOMS, object, bytearray, list, dict, tuple, set, frozenset, deque, OrderedDict, Counter, defaultdict)
 _PREFIXES = ("agent_framework.", "agent_framework_orchestrations.", "openai.types.")

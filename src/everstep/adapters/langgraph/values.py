@@ -37,14 +37,14 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 from pydantic import BaseModel
 
-from everstep import Opaque  # imported before anything is read: the import registers it
+from everstep import Opaque, Secret  # imported before anything is read: the import registers it
 from everstep.adapters.langgraph import messages
 from everstep.adapters.langgraph.messages import TAG
 from everstep.errors import InvalidArgument, Unstorable
 
 ATOMS = frozenset(
     {type(None), bool, int, float, str, bytes, complex, datetime, date, time, timedelta, UUID, Decimal, Fraction, range}
-    | {PosixPath, PurePosixPath, PureWindowsPath}
+    | {PosixPath, PurePosixPath, PureWindowsPath, Secret}
 )
 _BUILT_IN: tuple[type, ...] = (Document, Interrupt, Command, Overwrite, TimeoutPolicy)
 _OPAQUE = "langgraph/"

@@ -11,7 +11,9 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-_SCALARS = (type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID)
+from everstep import Secret
+
+_SCALARS = (type(None), bool, int, float, str, bytes, datetime, date, time, timedelta, Decimal, UUID, Secret)
 
 
 def is_plain(value: Any) -> bool:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.queues import START
 from everstep.clock import clock
+from everstep.codec import secret_bytes
 from everstep.codec.values import decode, encode
-from everstep.errors import AttemptLost, Interrupted, InvalidArgument, RunExists
+from everstep.errors import AttemptLost, Interrupted, InvalidArgument, PlainSecret, RunExists
 from everstep.ids import check_id
 from everstep.records import RunRow, Status
 from everstep.runtime.engine import replay as replays
@@ -199,12 +200,24 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
     if not number:
         saver.begin({} if state is None else decode(encode(state)))
         return saver
+    known = secret_bytes.decoded()
     loaded = load(run.store.backend, row, number, read)
+    if not run.store.framer.keeps_secrets and secret_bytes.decoded() != known:
+        _refuse_secret(loaded.value, row.id)
     if number == row.checkpoints:
         continue_from(saver, loaded, row.id, state if typed else None)
     else:
         saver.begin(_restored(loaded, row.id, state) if typed else loaded.revived())
     return saver
+
+
+def _refuse_secret(state: Any, run: str) -> None:
+    """Refuse to continue a state with a Secret that the store was once allowed to keep: a later checkpoint could not be written."""
+    from everstep.codec.explain import secret_in
+
+    path = secret_in(state, "state")
+    if path is not None:
+        raise PlainSecret(f"{path} of run {run!r}")
 
 
 def _is_model(state: Any) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from everstep.codec.explain import secret_in
+from everstep.codec.secret_bytes import may_hold, refuse_secret
 from everstep.codec.values import hook, pack
 from everstep.errors import EverstepError, Reentered
 from everstep.runtime.steps.options import shape_of
@@ -17,6 +19,10 @@ from everstep.store.journal.results import SHORT_INPUT, input_of, preview, show_
 if TYPE_CHECKING:
     from everstep.runtime.engine.attempt import Attempt
 
+_OPEN_ARGUMENT = (
+    "Leave the argument out with ignore=, identify the step by a key=, or read the secret inside the step. "
+    "Or give the store a key, or allow it to store secrets readable: everstep.open(..., plain_secrets=True)."
+)
 _UNSTORABLE = "Identify the step by a key=, leave the argument out with ignore=, or make it storable."
 
 
@@ -75,6 +81,8 @@ def _identify(ticket: Ticket) -> None:
         if ticket.run.mask is not None:
             args, kwargs = _masked(ticket.run, shape, ticket.address, args, kwargs)
         data = input_bytes(ticket.address, args, kwargs)
+        if may_hold(data):
+            _refuse_secret(ticket, data, list(args), kwargs)
     except EverstepError:
         if options.key is None:
             raise
@@ -82,6 +90,12 @@ def _identify(ticket: Ticket) -> None:
     if options.key is None:
         ticket.digest = sha256(data).digest()[:16]
     ticket.input = data if len(data) <= SHORT_INPUT else preview(data, args, kwargs)
+
+
+def _refuse_secret(ticket: Ticket, data: bytes, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Refuse an argument whose value would be stored readable."""
+    which, part = ("args", args) if secret_in(args, "") is not None else ("kwargs", kwargs)
+    refuse_secret(ticket.run.store.framer.wrap, data, part, f"{ticket.address}: {which}", _OPEN_ARGUMENT)
 
 
 def _find(ticket: Ticket) -> None:

@@ -13,6 +13,7 @@ from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Query
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock, iso
+from everstep.codec.secret_bytes import refuse_secret
 from everstep.codec.values import decode, encode
 from everstep.errors import (
     AlreadyAnswered,
@@ -138,7 +139,9 @@ def _which(row: RunRow, asked: list[Gate], gate: str, posted: set[str]) -> tuple
 def post(store: EngineStore, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
     if store.mask is not None:
         said = store.mask(said, what)
-    body = store.framer.wrap(encode(said, what))
+    data = encode(said, what)
+    refuse_secret(store.framer.wrap, data, said["value"] if what == "answer" else said, what)
+    body = store.framer.wrap(data)
     return store.backend.post(Message.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
 
 

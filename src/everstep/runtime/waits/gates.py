@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.clock import clock
+from everstep.codec.secret_bytes import refuse_secret
 from everstep.codec.values import decode, encode
 from everstep.durations import to_seconds
 from everstep.errors import BadAnswer, DamagedFrame, GateTimeout, InvalidArgument, Waiting
@@ -270,9 +271,17 @@ def _kept(run: Attempt, value: Any, address: str) -> Any:
     return value if mask is None else mask(value, f"answer of {address}")
 
 
+def _encoded(run: Attempt, value: Any, address: str, what: str) -> bytes:
+    """Encode a value for the journal, as this store saves it."""
+    kept, path = _kept(run, value, address), f"{what} of {address}"
+    data = encode(kept, path)
+    refuse_secret(run.store.framer.wrap, data, kept, path)
+    return data
+
+
 def _put_question(run: Attempt, asked: Question, known: bool) -> None:
     address, default = asked.address, asked.default
-    kept = None if default is NONE else encode(_kept(run, default, address), f"default of {address}")
+    kept = None if default is NONE else _encoded(run, default, address, "default")
     mask = run.mask
     text = asked.text if mask is None else mask.text(asked.text)
     if not known:
@@ -285,7 +294,7 @@ def _put_question(run: Attempt, asked: Question, known: bool) -> None:
 
 def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
     """Record an answer, with the checkpoint that a policy wants at gates."""
-    answer = AnswerEntry(encode(_kept(run, value, address), f"answer of {address}"), by, {"expired": True} if expired else {})
+    answer = AnswerEntry(_encoded(run, value, address, "answer"), by, {"expired": True} if expired else {})
     with run.writer.lock:
         run.writer.put("answer", pack(answer), address)
         run.waits.pop(address, None)

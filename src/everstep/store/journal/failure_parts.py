@@ -7,6 +7,7 @@ from typing import Any
 
 from everstep.codec.exceptions import attributes_of, take_error
 from everstep.codec.kinds import Unknown, kind_of
+from everstep.codec.secret_bytes import may_hold
 from everstep.codec.values import encode
 from everstep.errors import StepFailed
 from everstep.store.journal.carried import VALIDATION, NotKept, take, take_validation
@@ -121,12 +122,13 @@ class ErrorPacker:
         return Unknown(f"{PREFIX}error", 1, self.said(error))
 
     def _fits(self, value: Any) -> bool:
-        """Whether a value can be stored as it is; if so, its size is counted."""
+        """Whether a value can be stored as it is; if so, its size is counted. A Secret is not: an error can be read without it."""
         try:
-            size = len(encode(value))
+            data = encode(value)
+            size = len(data)
         except Exception:  # noqa: BLE001 - the program's own functions take its values apart
             return False
-        if size > self._left:
+        if size > self._left or may_hold(data):
             return False
         self._left -= size
         return True

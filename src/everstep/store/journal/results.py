@@ -12,6 +12,7 @@ from reprlib import Repr
 from typing import Any, NamedTuple
 
 from everstep.backends.contract.core import Backend
+from everstep.codec.secret_bytes import refuse_secret
 from everstep.codec.values import decode, encode, revived
 from everstep.errors import EverstepError
 from everstep.snapshot.loader import Loader
@@ -47,6 +48,7 @@ def result_body(result: Any, path: str, wrap: Callable[[bytes], bytes]) -> Store
     if result is None:
         return NOTHING, None, []
     data = encode(result, path)
+    refuse_secret(wrap, data, result, path)
     if len(data) < BIG_RESULT:
         return INLINE, data, []
     saver = Saver(wrap)

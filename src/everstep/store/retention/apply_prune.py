@@ -80,7 +80,7 @@ class Cutter:
     def _add(self, number: int) -> None:
         row, mark = self._survey.row, self._mark
         root, chunks = build(self._backend, self._framer, row, number)
-        base = Base.make(row.key, number, clock.now_us(), self._framer.wrap(root), self._backend.seal)
+        base = Base.make(row.key, number, clock.now_us(), self._framer.for_stored().wrap(root), self._backend.seal)
         same = (mark.ranges, mark.numbers) if mark is not None else ((), ())
         self._cut(*same, 0, bases=[base], chunks=chunks)
 

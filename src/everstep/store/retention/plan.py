@@ -117,7 +117,7 @@ def base_content(backend: Backend, survey: Survey, source: int) -> bytes:
 
 def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Build a base for a checkpoint: its content, and all its chunks. Objects stay as they are stored, without upgrades."""
-    built = build_base(load(backend, row, number).value, framer.wrap)
+    built = build_base(load(backend, row, number).value, framer.for_stored().wrap)
     return built.root, list(built.chunks.items())
 
 

@@ -61,7 +61,7 @@ def _records(backend: Backend, framer: Framer, row: RunRow, made: RunRow) -> lis
         one = replace(record, run=made.id)
         if record.kind == _START:
             about = {"key": made.key, "id": made.id, "family": made.family, "parent": row.id, "parent_key": row.key}
-            body = framer.wrap(packb({**said_in(record), **about}))
+            body = framer.for_stored().wrap(packb({**said_in(record), **about}))
             one = replace(one, body=body, body_digest=sha256(body).digest())
         elif record.kind == _ATTACHED and record.body is not None:
             one = replace(one, note=address_of(made.key, number_in(record), open_as(record, AttachedEntry).name))

@@ -77,7 +77,7 @@ def _make(
         workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,
         parent_number=origin.number if origin is not None else 0,
     )  # fmt: skip
-    chain = Chain(framer, child, None, backend.seal)
+    chain = Chain(framer.for_stored(), child, None, backend.seal)
     saves = _saves(records, origin) if workflow else 0
     edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
     where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}

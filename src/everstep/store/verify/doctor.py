@@ -50,14 +50,15 @@ class _Seen(Shape):
     stored: int = 0
 
 
-def doctor(backend: Backend, framer: Framer) -> Checkup:
-    return _Doctor(backend, framer).all()
+def doctor(backend: Backend, framer: Framer, encrypted: bool = False) -> Checkup:
+    return _Doctor(backend, framer, encrypted).all()
 
 
 class _Doctor:
-    def __init__(self, backend: Backend, framer: Framer):
+    def __init__(self, backend: Backend, framer: Framer, encrypted: bool):
         self._backend = backend
         self._framer = framer
+        self._encrypted = encrypted
         self._health: dict[str, Any] = {}
         self._seen = _Seen()
         self._now = clocks.clock.now_us()
@@ -65,7 +66,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._system, self._engine, self._storage, self._space, self._left_behind, self._rollback, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned,
+            self._system, self._engine, self._storage, self._space, self._left_behind, self._rollback, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned, self._credentials,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -265,6 +266,15 @@ class _Doctor:
             yield Finding("warn", "cleanup", f"{policies} retentions are set, but clean-up has never run", "store.cleanup()")
         else:
             yield Finding("ok", "cleanup", "everything is kept: no retention is set, and clean-up has never run")
+
+    def _credentials(self) -> Iterator[Finding]:
+        """Look for credentials that everybody who can read the store can read."""
+        if self._encrypted:
+            return
+        from everstep.redact import Redactor
+        from everstep.store.verify.credentials import credentials
+
+        yield from credentials(self._backend, Redactor.default(), sum(self._seen.statuses.values()))
 
     def _ago(self, at: int) -> str:
         days = (self._now - at) // _DAY_US

@@ -2,6 +2,7 @@
 
     {"$bytes": "base64"}, {"$float": "nan"}, {"$complex": [real, imaginary]}, {"$dict": [[key, value], …]}
     {"$value": "a text for people", "$data": "base64"}     any value in Everstep's own encoding; `exact` writes it
+    {"$secret": "[redacted]"}                              a Secret; with "$value" a value that holds one. Only its place says which one it is
 
 An object counts as a tag only if writing its value gives the same object again; any other is a plain dict. So a script in
 any language gets back each JSON value that it saved.
@@ -12,8 +13,11 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import Any
 
+from everstep.codec.explain import secret_in
+from everstep.codec.secret_bytes import may_hold
 from everstep.codec.values import decode, encode
 from everstep.errors import EverstepError, InvalidArgument
+from everstep.secret import MASK, Secret
 from everstep.views.stored.values import as_json, dumps
 
 _NATIVE = frozenset({str, int, float, bool, type(None), bytes, complex})
@@ -26,6 +30,11 @@ def from_json(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     _refuse_repeated(value)
+    if _is_hidden(value):
+        raise InvalidArgument(
+            f"$secret stands for a Secret, whose value is not given out, got {dumps(value)[:60]} in a place without one",
+            remedy="Leave it where `everstep restore --exact` printed it, or remove it. Nothing was written.",
+        )
     found = _tagged(value) if any(key.startswith("$") for key in value) else None
     return {key: from_json(item) for key, item in value.items()} if found is None else found[0]
 
@@ -43,6 +52,11 @@ def _tagged(value: dict[str, Any]) -> tuple[Any] | None:
         return (made,) if dumps(as_json(made)) == dumps(value) else None
     except (EverstepError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _is_hidden(value: Any) -> bool:
+    """Whether this is what `exact` writes for a Secret, or for a value that holds one."""
+    return isinstance(value, dict) and value.get("$secret") == MASK and value.keys() <= {"$secret", "$value"}
 
 
 def _dict(pairs: Any) -> Any:
@@ -95,6 +109,8 @@ _READERS: dict[str, Any] = {
 def exact(value: Any) -> Any:
     """Return a stored value as JSON that `from_json` converts back exactly: non-JSON values are included in Everstep's encoding."""
     cls = type(value)
+    if cls is Secret:
+        return {"$secret": MASK}
     if cls is list:
         return [exact(item) for item in value]
     if cls is dict and all(type(key) is str for key in value):
@@ -108,12 +124,15 @@ def exact(value: Any) -> Any:
 
 def _data(value: Any) -> Any:
     text = dumps(as_json(value))
-    return {"$value": text if len(text) <= 200 else f"{text[:200]}…", "$data": b64encode(encode(value)).decode()}
+    shown, data = text if len(text) <= 200 else f"{text[:200]}…", encode(value)
+    if may_hold(data) and secret_in(value, "") is not None:
+        return {"$value": shown, "$secret": MASK}
+    return {"$value": shown, "$data": b64encode(data).decode()}
 
 
 def reconciled(stored: Any, given: Any) -> Any:
     """Return the value of a JSON state. A part that equals what `restore` prints for the stored part keeps the stored value: a tuple stays a tuple."""
-    if dumps(as_json(stored)) == dumps(given):
+    if dumps(as_json(stored)) == dumps(given) or (_is_hidden(given) and exact(stored) == given):
         return stored
     if type(stored) is dict and isinstance(given, dict) and all(type(key) is str for key in stored) and not is_tag(given):
         return {key: reconciled(stored[key], item) if key in stored else from_json(item) for key, item in given.items()}
@@ -124,4 +143,4 @@ def reconciled(stored: Any, given: Any) -> Any:
 
 def is_tag(value: dict[str, Any]) -> bool:
     """Return whether an object would be read as a tag."""
-    return any(key.startswith("$") for key in value) and (_tagged(value) is not None or _repeated(value) is not None)
+    return any(key.startswith("$") for key in value) and (_is_hidden(value) or _tagged(value) is not None or _repeated(value) is not None)

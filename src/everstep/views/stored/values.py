@@ -8,6 +8,7 @@ JSON has no tuples, dates or bytes. They become forms that a script can use: a l
     bytes, bytearray               {"$bytes": "base64"}
     NaN and infinities             {"$float": "nan"}
     complex                        {"$complex": [real, imaginary]}
+    a Secret                       the text "[redacted]"
     an object of a type            its fields, with "$type": its name
     a dict with other keys         {"$dict": [[key, value], …]}; also one that looks like any of these
 
@@ -26,6 +27,7 @@ from typing import Any
 
 from everstep.codec.opaque import OPAQUE
 from everstep.codec.values import revived
+from everstep.secret import MASK, Secret
 
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -42,6 +44,8 @@ def as_json(value: Any) -> Any:
         return _mapping(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
         return [as_json(item) for item in value]
+    if isinstance(value, Secret):
+        return MASK
     if isinstance(value, (set, frozenset)):
         return sorted((as_json(item) for item in value), key=lambda item: json.dumps(item, sort_keys=True))
     return _other(value)
