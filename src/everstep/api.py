@@ -18,7 +18,7 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
-from everstep.store.query import check_tags, run_fields
+from everstep.store.query import check_tags, run_fields, user_of
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
     from types import EllipsisType
@@ -562,6 +562,7 @@ def open(
     schedule: Schedule = _UNSET,
     protect: Iterable[str] | str = _UNSET,
     redaction: Redactor | None = _UNSET,
+    user: str | None = _UNSET,
     **options: Any,
 ) -> Store:
     """Open a store: a path, sqlite:///path, postgresql://… or memory://; by default the configured one, or .everstep/store.db in this folder or above.
@@ -571,13 +572,13 @@ def open(
     state twice and compares (slow, for tests); `policy`, `durability`, `budget` and `timeout` are the defaults of runs;
     `enabled=False` switches everything off: no file is created, and steps are plain calls. `retention` is the default retention of runs,
     `schedule` says when clean-up runs: manual, on_open, or when the store is first opened on a day (daily), in a week or in a month;
-    `protect` lists tags whose checkpoints are never pruned; `redaction` is a Redactor that masks values before they are stored. Further
-    options go to the backend.
+    `protect` lists tags whose checkpoints are never pruned; `redaction` is a Redactor that masks values before they are stored; `user` is the
+    name that records keep for answers, cancellations and other orders, by default login@host. Further options go to the backend.
     """
     named: dict[str, Any] = {
         "compression": compression, "level": level, "threshold": threshold, "lease_seconds": lease_seconds, "policy": policy,
         "enabled": enabled, "durability": durability, "budget": budget, "timeout": timeout, "retention": retention, "schedule": schedule,
-        "protect": protect, "redaction": redaction,
+        "protect": protect, "redaction": redaction, "user": user,
     }  # fmt: skip
     given = {name: value for name, value in named.items() if value is not _UNSET}
     for option in options:
@@ -636,11 +637,13 @@ def _open(
     schedule: Schedule = "manual",
     protect: Iterable[str] | str = (),
     redaction: Redactor | None = None,
+    user: str | None = None,
 ) -> Store:
     Framer(compression, level, threshold)  # refuses bad choices before anything is opened
     for name, flag in (("enabled", enabled), ("checking", checking)):
         if type(flag) is not bool:
             raise InvalidArgument(f"{name} must be True or False, got {flag!r:.60}")
+    user_of(user)
     chosen = manual if policy is None else Policy.parse(policy)
     upkeep = _upkeep(retention, schedule, protect) if retention is not None or schedule != "manual" or protect else {}
     if durability != "sync" or budget is not None or timeout is not None:
@@ -652,7 +655,7 @@ def _open(
     backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
     store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
-        policy=chosen, enabled=enabled, durability=durability, budget=budget, timeout=timeout, redaction=redaction, **upkeep,
+        policy=chosen, enabled=enabled, durability=durability, budget=budget, timeout=timeout, redaction=redaction, user=user, **upkeep,
     )  # fmt: skip
     if schedule != "manual":
         from everstep.store.retention.cleanup import clean_if_due

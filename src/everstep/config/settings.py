@@ -84,7 +84,7 @@ class Settings(Shape):
             "compression": self["compression.codec"], "level": self.level(), "threshold": self["compression.threshold"],
             "retention": self.retention(), "schedule": self["schedule"], "protect": tuple(self["protect"]),
             "lease_seconds": self["lease_seconds"], "budget": self.budget(), "timeout": self["limits.timeout"],
-            "redaction": self.redactor() if self["redaction.store"] else None,
+            "redaction": self.redactor() if self["redaction.store"] else None, "user": self["user"],
         }  # fmt: skip
 
 
@@ -192,6 +192,8 @@ class _Reading:
             return
         if name == "store":
             value = _beside(document.file, value)
+        if KEYS[name].kind in ("source", "public") and value.startswith("file:"):
+            value = f"file:{document.file.absolute().parent / value.removeprefix('file:')}"
         if name == "workflows":
             value = [str(document.file.absolute().parent / path) for path in value]
         line = document.line(*where)
