@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.runtime.outcome import Outcome
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
+    from everstep.store.events.audit import Entry, Proof
     from everstep.store.events.event import Event
     from everstep.store.retention.cleanup import Schedule
     from everstep.store.retention.retention import Retention
@@ -451,6 +452,15 @@ class Store(EngineStore):
         from everstep.runtime.waits import control
 
         control.retry(self, run_id, step)
+
+    def audit(self, run_id: str) -> Iterator[Entry | Proof]:
+        """Return who did what when to a run, in order; the last item is the `Proof`. Verifies its records from the first to the newest.
+
+        Also of a deleted run, as long as its tombstone is kept.
+        """
+        from everstep.store.events.audit import audit
+
+        return audit(self.backend, run_id)
 
     def wake(self, limit: int | None = None) -> list[Outcome[Any]]:
         """Resume every run that is due: its deadline has come, its gate was answered, or it is to be retried; return the outcomes."""

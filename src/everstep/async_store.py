@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.lines.async_line import AsyncLine
     from everstep.runtime.outcome import Outcome
+    from everstep.store.events.audit import Entry, Proof
     from everstep.store.progress import Progress
     from everstep.store.repair.salvage import Salvaged
     from everstep.store.verify.signing_keys import SigningKey
@@ -164,6 +165,10 @@ class AsyncStore(StoreBehind):
     async def heads(self, key: str | PathLike[str] | SigningKey, *, progress: Progress | None = None) -> AsyncIterator[str]:
         """Return the lines of signed heads: `async for line in await store.heads(...)`; see `Store.heads`."""
         return _walked(await asyncio.to_thread(self._store.heads, key, progress=progress))
+
+    async def audit(self, run_id: str) -> AsyncIterator[Entry | Proof]:
+        """Return who did what when to a run: `async for entry in await store.audit(...)`; see `Store.audit`."""
+        return _walked(await asyncio.to_thread(self._store.audit, run_id))
 
     answer = _awaited(Store.answer)
     attached = _awaited(Store.attached)

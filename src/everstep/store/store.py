@@ -444,7 +444,7 @@ def first_commit(
     for name, value in changes.items():
         setattr(row, name, value)
     chain = Chain(store.framer, row, None, store.backend.seal)
-    chain.start(**about)
+    chain.start(**about, user=store.user)
     chain.chunks(chunks)
     return chain.commit()
 

@@ -245,6 +245,9 @@ def _say_running(run: Attempt) -> None:
     messages.read += [name for name in messages.waiting if name in obeyed or name.startswith("child:")]
     if row.status == Status.RUNNING and not messages.read and not is_new:
         return
+    if "pause" in messages.waiting:  # a run that waited when it was paused has no other record of that
+        pause = messages.waiting["pause"]
+        about["pause"] = {"at": pause.at, "reason": request_in(pause, run.store.framer).text, **request_in(pause, run.store.framer).by}
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
     commit = messages.carry(chain.commit())
