@@ -17,11 +17,11 @@ from everstep.codec.frame import Framer
 from everstep.config import legacy_keys
 from everstep.config.file import Document, read
 from everstep.config.find import find_file, variables
-from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
+from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, Key, nearest, seconds_of
 from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.fields import Shape, field
-from everstep.redact import Redactor
+from everstep.redact import MASK, Redactor
 from everstep.runtime.limits.budget import Budget
 from everstep.store.retention.retention import Retention
 
@@ -188,6 +188,7 @@ class _Reading:
         try:
             value = KEYS[name].check(value)
         except Bad as bad:
+            value = _told(KEYS[name], value)
             self._fault(f"{name} = {shown(value)} {bad.reason}", document.location(*where, *bad.path), name, value)
             return
         if name == "store":
@@ -209,6 +210,7 @@ class _Reading:
                 try:
                     self._put(key.name, key.parse(text), location, location)
                 except Bad as bad:
+                    text = _told(key, text)
                     self._fault(f"{key.name} = {shown(text)} {bad.reason}", location, key.name, text)
 
     def arguments(self, arguments: Mapping[str, Any]) -> None:
@@ -219,6 +221,7 @@ class _Reading:
             try:
                 self._put(name, KEYS[name].check(value), "argument", f"argument {name}")
             except Bad as bad:
+                value = _told(KEYS[name], value)
                 self._fault(f"{name} = {shown(value)} {bad.reason}", "argument", name, value)
 
     def _put(self, name: str, value: Any, origin: str, location: str) -> None:
@@ -258,6 +261,11 @@ class _Reading:
                 value=first.value,
                 others=len(self.faults) - 1,
             )
+
+
+def _told(key: Key, value: Any) -> Any:
+    """Return a value as errors name it: where a source is expected, somebody may have put the key itself."""
+    return MASK if key.kind in ("source", "public") and isinstance(value, str) else value
 
 
 def _plain(default: Any) -> Any:
