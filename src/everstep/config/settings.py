@@ -264,7 +264,7 @@ class _Reading:
 
 
 def _told(key: Key, value: Any) -> Any:
-    """Return a value as errors name it: where a source is expected, somebody may have put the key itself."""
+    """Return a value as errors name it: where a source is expected, the key itself may have been put there."""
     return MASK if key.kind in ("source", "public") and isinstance(value, str) else value
 
 

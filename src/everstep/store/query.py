@@ -223,7 +223,7 @@ def check_text(text: str | None, what: str, most: int = 1_000) -> str | None:
 
 
 def user_of(given: str | None) -> str:
-    """Return the name that records have for whoever gives orders to runs: as configured, or login@host. It is a claim, not a proof."""
+    """Return the name that records have for the person or program that gives orders to runs: as configured, or login@host."""
     if given is None:
         return login_and_host()[:_LONGEST_USER]
     if not isinstance(given, str) or not given.strip() or not given.isprintable():

@@ -279,8 +279,8 @@ class BaseStore:
     def heads(self, key: str | PathLike[str] | SigningKey, *, progress: Progress | None = None) -> Iterator[str]:
         """Return the lines of a file that names the newest record of every run, signed: `file.writelines(store.heads("file:signing.key"))`.
 
-        `key` is the source of the signing key: file:PATH, env:NAME or command:COMMAND. Keep the file where nobody who can write the store can
-        change it; `verify(against=file)` finds a store that was rolled back, replaced or changed since.
+        `key` is the source of the signing key: file:PATH, env:NAME or command:COMMAND. Keep the file where people who can write the
+        store cannot change it; `verify(against=file)` finds a store that was rolled back, replaced or changed since.
         """
         need(self.backend, Audit, Properties)
         from everstep.store.verify.heads import write_heads

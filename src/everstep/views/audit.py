@@ -28,7 +28,7 @@ class AuditView(Shape, frozen=True):
 
 
 class ProofView(Shape, frozen=True):
-    """What an audit was verified against: the records of the run, and what is missing."""
+    """The records that an audit was verified against, and the missing ones."""
 
     run: str
     key: str

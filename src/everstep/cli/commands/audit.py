@@ -71,8 +71,10 @@ def _plain(data: Any) -> str:
 
 def _end(app: App, last: Any, as_csv: bool) -> None:
     """Print the proof."""
-    if app.out.as_json:
-        app.out.item("deletions" if isinstance(last, audit.DeletionsView) else "proof", to_json(last))
+    if app.out.as_json and isinstance(last, audit.DeletionsView):
+        app.out.item("deletions", to_json(last))
+    elif app.out.as_json:
+        app.out.item("proof", to_json(last))
     elif as_csv:
         app.out.raw(row(("", None, None, None, "proof", dumps(to_json(last)))))
     elif isinstance(last, audit.DeletionsView):

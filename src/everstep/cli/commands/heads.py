@@ -24,7 +24,7 @@ from everstep.views.json import to_json
 def command(app: App, key: str | None, output: str | None, new_key: str | None) -> None:
     """Write the newest record of every run, signed
 
-    Keep the file where nobody who can write the store can change it. `everstep verify --against FILE` compares the store with it.
+    Keep the file where people who can write the store cannot change it. `everstep verify --against FILE` compares the store with it.
 
     Example: everstep heads --key file:signing.key > heads.txt
     """

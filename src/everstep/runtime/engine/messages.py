@@ -113,7 +113,7 @@ def verified(row: RunRow, message: Message, seal: Seal) -> Message:
 
 
 class Request(NamedTuple):
-    """What an operator asked for and why, as text, and who it was."""
+    """The order of an operator and its reason, as text, and the user."""
 
     text: str
     user: str | None = None

@@ -4,7 +4,7 @@ The records of a run are a chain. The audit verifies it from record 1 to the hea
 missing. Entries without a record are known from other rows, which have a digest of their own each: tags that were added later, forks and
 child runs, the last pruning, messages that the run has not read yet, and the deletion of the run. They are placed by their times.
 
-Who did something is what the process that wrote the record said about itself: a worker is `host:pid`, a person is the setting `user`
+`who` is a claim of the process that wrote the record: a worker is `host:pid`, a person is the setting `user`
 (by default login@host) or the `by` of an answer. Prunings and deletions have no name.
 """
 
@@ -56,7 +56,7 @@ class Entry(Shape, frozen=True):
 
 
 class Proof(Shape):
-    """What the audit of a run was verified against. `whole`: every record since the first one is there and was verified."""
+    """The records that the audit of a run was verified against. `whole`: every record since the first one is there and was verified."""
 
     run: str
     key: str = ""
@@ -196,7 +196,7 @@ class _Audit:
             self._copying = False
         elif self._copying and record.kind not in (Kind.START, Kind.CHECKPOINT):
             data["copied"] = True  # it was done in the run that this one was forked from
-        if record.kind == Kind.BASE:  # the state in another form; nobody did anything
+        if record.kind == Kind.BASE:  # the state in another form, which is not an act of its own
             return None
         return Entry(event.name, record.at, who, record.seq, record.epoch, data)
 

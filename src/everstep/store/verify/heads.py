@@ -64,7 +64,7 @@ class Head(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What the heads say about the store."""
+    """The figures of the store in its heads."""
 
     at: str
     created: int

@@ -78,7 +78,7 @@ def _verify(backend: Backend, depth: Depth, progress: Progress | None, seconds: 
 
 
 def _compare(backend: Backend, file: HeadsFile, pace: Pace, report: Report) -> None:
-    """Compare the store with signed heads. Damage that ends this is reported, and the verification goes on."""
+    """Compare the store with signed heads. Damage that ends this is reported, and the verification continues."""
     from everstep.store.verify.against import Compared, compare
 
     report.against = Compared(file.header.at)
