@@ -187,3 +187,7 @@ def test_the_audit_needs_the_exact_id(shop: Shop) -> None:
     called = shop.call("audit", "loo")
     assert called.code == 3
     assert "Similar ids: loop" in called.err
+    with shop.open() as store, store.run("done-2", state={}) as run:
+        run.checkpoint()
+    shop.call("delete", "done", "--yes").ok()
+    assert "run deleted" in shop.call("audit", "done").ok().out, "not the run with the similar id"

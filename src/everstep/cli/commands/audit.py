@@ -10,10 +10,12 @@ import click
 from everstep.cli import exit_codes
 from everstep.cli.app import App
 from everstep.cli.app import command as make
+from everstep.cli.args.naming import to_change
 from everstep.cli.args.refs import RUN
 from everstep.cli.draw.csv_rows import row
 from everstep.cli.draw.text import cell, plural, safe
 from everstep.cli.draw.values import shown
+from everstep.store.lookup import was_deleted
 from everstep.views import audit
 from everstep.views.json import to_json
 from everstep.views.stored.values import as_json, dumps, iso
@@ -38,6 +40,8 @@ def command(app: App, run: str | None, deleted: bool, as_csv: bool) -> int:
     if as_csv and app.out.as_json:
         raise click.UsageError("Give either --csv or --json.")
     with app.open() as store:
+        if run is not None and not was_deleted(store, run):
+            run = to_change(store, run)  # the exact id: the audit of another run would look just as good
         entries: Iterator[Any] = audit.deleted(store, app.mask) if run is None else audit.audit(store, app.mask, run)
         if as_csv:
             app.out.raw(row(_HEAD))
