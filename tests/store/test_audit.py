@@ -19,7 +19,7 @@ from everstep.testing.clock import FakeClock
 
 
 @everstep.workflow
-def order(item: str) -> str:
+def audited_order(item: str) -> str:
     run = everstep.current()
     run.step("price", lambda: 7)
     run.checkpoint("priced", tags="priced")
@@ -48,7 +48,7 @@ def who(store: everstep.Store, run: str, what: str) -> list[str | None]:
 
 
 def test_every_record_is_an_entry_and_the_head_proves_them(ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     ann.answer("o", "boss", "yes", by="Bo")
     ann.resume("o")
     entries, proof = read(ann, "o")
@@ -70,7 +70,7 @@ def test_every_record_is_an_entry_and_the_head_proves_them(ann: everstep.Store) 
 
 def test_each_order_of_a_person_has_a_name(places: Any, ann: everstep.Store) -> None:
     bo: everstep.Store = places.open(user="bo@phone")
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     bo.pause("o", "lunch")
     assert who(ann, "o", "pause_requested") == ["bo@phone"]
     fork = bo.fork("o@1", "copy")
@@ -124,7 +124,7 @@ def test_an_operator_who_stops_a_running_run_is_named(places: Any, ann: everstep
 
 
 def test_orders_that_the_run_has_not_obeyed_yet_are_listed(ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     ann.answer("o", "boss", "yes", by="Bo")
     entry = read(ann, "o")[0][-1]
     assert (entry.what, entry.who, entry.seq, entry.data) == ("answer_sent", "Bo (ann@desk)", None, {"gate": "boss#0", "value": "yes"})
@@ -133,7 +133,7 @@ def test_orders_that_the_run_has_not_obeyed_yet_are_listed(ann: everstep.Store) 
 
 
 def test_later_tags_forks_and_prunings_are_placed_by_time_and_not_counted_twice(ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     ann.tag("o@1", "later")
     ann.fork("o@1", "edited", edit={"n": 1})
     ann.fork("o@1", "same")
@@ -151,14 +151,14 @@ def test_later_tags_forks_and_prunings_are_placed_by_time_and_not_counted_twice(
 
 
 def test_a_fork_says_what_it_copied_and_whether_its_parent_still_fits(ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     ann.fork("o@1", "f")
     entries, proof = read(ann, "f")
     assert entries[0].data["origin"] == proof.origin == "confirmed"
     assert [entry.what for entry in entries if entry.data.get("copied")] == ["step_succeeded"]
     ann.delete("o")
     assert read(ann, "f")[1].origin == "deleted"
-    ann.start(order, "milk", id="o")
+    ann.start(audited_order, "milk", id="o")
     assert read(ann, "f")[1].origin == "deleted", "another run has that id now"
     assert "fork_created" not in [entry.what for entry in read(ann, "o")[0]]
 
@@ -179,7 +179,7 @@ def test_a_loop_with_an_edited_fork_and_dropped_checkpoints(ann: everstep.Store)
 
 
 def test_a_pause_of_a_run_that_waits_is_in_its_history_after_it_goes_on(places: Any, ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     places.open(user="bo@phone").pause("o", "lunch")
     ann.answer("o", "boss", "yes")
     ann.resume("o")
@@ -204,7 +204,7 @@ def test_a_child_run_is_named_in_the_audit_of_its_caller(ann: everstep.Store) ->
 
 
 def test_of_a_deleted_run_the_tombstone_is_what_remains(ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     digest = ann.checkpoint("o").digest
     ann.delete("o")
     entries, proof = read(ann, "o")
@@ -212,7 +212,7 @@ def test_of_a_deleted_run_the_tombstone_is_what_remains(ann: everstep.Store) -> 
     assert (proof.deleted, proof.whole) == (True, False)
     assert proof.records
     assert proof.head_digest != digest
-    ann.start(order, "milk", id="o")
+    ann.start(audited_order, "milk", id="o")
     entries, proof = read(ann, "o")
     assert [entry.what for entry in entries][:3] == ["run_created", "run_deleted", "run_created"], (
         "the earlier run of that id, then this one"
@@ -254,7 +254,7 @@ def test_long_runs_are_read_page_by_page_with_the_same_result(ann: everstep.Stor
 
 
 def test_a_changed_record_is_an_error_and_not_an_entry(places: Any, ann: everstep.Store) -> None:
-    ann.start(order, "tea", id="o")
+    ann.start(audited_order, "tea", id="o")
     real = ann.backend.records
 
     def forged(run: str, first: int, last: int, *more: Any) -> Any:
@@ -299,5 +299,5 @@ def test_a_user_that_cannot_be_shown_is_refused(places: Any, user: Any) -> None:
 
 def test_the_user_is_by_default_the_login_and_the_host(store: everstep.Store) -> None:
     assert store.user.count("@") == 1
-    store.start(order, "tea", id="o")
+    store.start(audited_order, "tea", id="o")
     assert read(store, "o")[0][0].who == store.user

@@ -18,7 +18,7 @@ from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Backend, Query
 from everstep.codec.values import decode
-from everstep.errors import Damaged, DamagedRecord, DamagedRun, NotFound
+from everstep.errors import Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.ids import check_id
 from everstep.records import CHILD, Kind, Message, Record, RunRow, Status, Tombstone
@@ -97,12 +97,16 @@ class Deletions(Shape, frozen=True):
 
 
 def audit(backend: Backend, run: str) -> Iterator[Entry | Proof]:
-    """Yield the audit of a run in order; last its proof. Raises `Damaged` if a record does not match the chain."""
+    """Return the audit of a run in order; last its proof. Reading on raises `Damaged` if a record does not match the chain."""
     row = backend.run(check_id(run))
     stones = [stone for stone in _tombstones(backend) if stone.id == run]
     if row is None and not stones:
-        find_run(backend, run)  # raises the error that names similar ids
-        raise NotFound(f"there is no run {run!r}")
+        row = find_run(backend, run)  # raises the error that names similar ids
+    return _with_earlier(backend, run, row, stones)
+
+
+def _with_earlier(backend: Backend, run: str, row: RunRow | None, stones: list[Tombstone]) -> Iterator[Entry | Proof]:
+    """Yield what is known of deleted runs with this id, then the audit of the one that is there."""
     for stone in stones:
         yield Entry("run_created", stone.created_at)
         yield deletion(stone)
