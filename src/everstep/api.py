@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -18,7 +18,7 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
-from everstep.store.query import check_tags, run_fields
+from everstep.store.query import check_tags, run_fields, user_of
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
     from types import EllipsisType
@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # the engine is imported when a run is opened
     from everstep.runtime.outcome import Outcome
     from everstep.runtime.resumable import Resumable
     from everstep.runtime.run import Run
+    from everstep.store.events.audit import Entry, Proof
     from everstep.store.events.event import Event
     from everstep.store.retention.cleanup import Schedule
     from everstep.store.retention.retention import Retention
@@ -452,6 +453,15 @@ class Store(EngineStore):
 
         control.retry(self, run_id, step)
 
+    def audit(self, run_id: str) -> Iterator[Entry | Proof]:
+        """Return who did what when to a run, in order; the last item is the `Proof`. Verifies its records from the first to the newest.
+
+        Also of a deleted run, as long as its tombstone is kept.
+        """
+        from everstep.store.events.audit import audit
+
+        return audit(self.backend, run_id)
+
     def wake(self, limit: int | None = None) -> list[Outcome[Any]]:
         """Resume every run that is due: its deadline has come, its gate was answered, or it is to be retried; return the outcomes."""
         from everstep.runtime.waits import control
@@ -563,6 +573,7 @@ def open(
     protect: Iterable[str] | str = _UNSET,
     redaction: Redactor | None = _UNSET,
     plain_secrets: bool = _UNSET,
+    user: str | None = _UNSET,
     **options: Any,
 ) -> Store:
     """Open a store: a path, sqlite:///path, postgresql://… or memory://; by default the configured one, or .everstep/store.db in this folder or above.
@@ -573,13 +584,13 @@ def open(
     `enabled=False` switches everything off: no file is created, and steps are plain calls. `retention` is the default retention of runs,
     `schedule` says when clean-up runs: manual, on_open, or when the store is first opened on a day (daily), in a week or in a month;
     `protect` lists tags whose checkpoints are never pruned; `redaction` is a Redactor that masks values before they are stored;
-    `plain_secrets` allows a store without a key to keep a `Secret`, readable for everybody who can read the file. Further options go to the
-    backend.
+    `plain_secrets` allows a store without a key to keep a `Secret`, readable for everybody who can read the file; `user` is the name that
+    records keep for answers, cancellations and other orders, by default login@host. Further options go to the backend.
     """
     named: dict[str, Any] = {
         "compression": compression, "level": level, "threshold": threshold, "lease_seconds": lease_seconds, "policy": policy,
         "enabled": enabled, "durability": durability, "budget": budget, "timeout": timeout, "retention": retention, "schedule": schedule,
-        "protect": protect, "redaction": redaction, "plain_secrets": plain_secrets,
+        "protect": protect, "redaction": redaction, "plain_secrets": plain_secrets, "user": user,
     }  # fmt: skip
     given = {name: value for name, value in named.items() if value is not _UNSET}
     for option in options:
@@ -639,11 +650,13 @@ def _open(
     protect: Iterable[str] | str = (),
     redaction: Redactor | None = None,
     plain_secrets: bool = False,
+    user: str | None = None,
 ) -> Store:
     Framer(compression, level, threshold)  # refuses bad choices before anything is opened
     for name, flag in (("enabled", enabled), ("checking", checking), ("plain_secrets", plain_secrets)):
         if type(flag) is not bool:
             raise InvalidArgument(f"{name} must be True or False, got {flag!r:.60}")
+    user_of(user)
     chosen = manual if policy is None else Policy.parse(policy)
     upkeep = _upkeep(retention, schedule, protect) if retention is not None or schedule != "manual" or protect else {}
     if durability != "sync" or budget is not None or timeout is not None:
@@ -656,7 +669,7 @@ def _open(
     store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
         policy=chosen, enabled=enabled, durability=durability, budget=budget, timeout=timeout, redaction=redaction,
-        plain_secrets=plain_secrets, **upkeep,
+        plain_secrets=plain_secrets, user=user, **upkeep,
     )  # fmt: skip
     if schedule != "manual":
         from everstep.store.retention.cleanup import clean_if_due

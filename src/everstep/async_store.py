@@ -21,6 +21,7 @@ from everstep.store.query import run_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from os import PathLike
 
     from everstep.durations import Duration
     from everstep.queues.start_types import AsyncEnqueues, AsyncStarts
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from everstep.runtime.limits.budget import Budget
     from everstep.runtime.lines.async_line import AsyncLine
     from everstep.runtime.outcome import Outcome
+    from everstep.store.events.audit import Entry, Proof
+    from everstep.store.progress import Progress
     from everstep.store.repair.salvage import Salvaged
+    from everstep.store.verify.signing_keys import SigningKey
     from everstep.store.views import Checkpoint
 
 P = ParamSpec("P")
@@ -162,6 +166,14 @@ class AsyncStore(StoreBehind):
         """Return the checkpoints with their states: `async for checkpoint, state in await store.states(...)`; see `Store.states`."""
         walk = await asyncio.to_thread(self._store.states, run_id, first=first, last=last, newest_first=newest_first, shared=shared)
         return _walked(walk)
+
+    async def heads(self, key: str | PathLike[str] | SigningKey, *, progress: Progress | None = None) -> AsyncIterator[str]:
+        """Return the lines of signed heads: `async for line in await store.heads(...)`; see `Store.heads`."""
+        return _walked(await asyncio.to_thread(self._store.heads, key, progress=progress))
+
+    async def audit(self, run_id: str) -> AsyncIterator[Entry | Proof]:
+        """Return who did what when to a run: `async for entry in await store.audit(...)`; see `Store.audit`."""
+        return _walked(await asyncio.to_thread(self._store.audit, run_id))
 
     answer = _awaited(Store.answer)
     attached = _awaited(Store.attached)

@@ -46,7 +46,9 @@
     │   ├── DamagedChunk    E502
     │   ├── DamagedRun      E503  the run row does not match its own digest
     │   ├── MissingHead     E504  the newest record of a run is missing
-    │   └── DamagedFrame    E505  a frame that cannot be decoded
+    │   ├── DamagedFrame    E505  a frame that cannot be decoded
+    │   ├── UntrustedHeads  E510  a file of signed heads that was changed, or signed with another key
+    │   └── NotAsSigned     E511  the store differs from signed heads
     ├── StepFailed          E601  a recorded error whose type cannot be rebuilt
     ├── NonDeterminism      E602  a recorded step is called with a different input
     ├── AlreadyAnswered     E603  a gate that already has an answer
@@ -554,6 +556,20 @@ class DamagedFrame(Damaged):
     code = "E505"
 
 
+class UntrustedHeads(Damaged):
+    """A file of signed heads was changed, cut off, or signed with another key."""
+
+    code = "E510"
+    remedy = "Use another copy of the heads, and check that the public key is that of the person who signed them. Nothing was compared."
+
+
+class NotAsSigned(Damaged):
+    """The store differs from signed heads: it was rolled back, replaced or changed."""
+
+    code = "E511"
+    remedy = "Keep a copy of the store as evidence, then restore a backup that is newer than the heads. List the differences: everstep verify --against FILE."
+
+
 class StepFailed(EverstepError):
     """A step failed earlier, and this process cannot rebuild its recorded error."""
 
@@ -745,8 +761,8 @@ class Interrupted(Suspended):
     code = "E622"
     remedy = "Resume the run to continue where it stopped."
 
-    def __init__(self, run: str, reason: str, exit_code: int | None = None):
-        self.run, self.reason, self.exit_code = run, reason, exit_code
+    def __init__(self, run: str, reason: str, exit_code: int | None = None, user: str | None = None):
+        self.run, self.reason, self.exit_code, self.user = run, reason, exit_code, user
         super().__init__(f"run {run!r} was stopped: {reason}")
 
 

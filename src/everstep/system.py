@@ -19,6 +19,7 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 TESTED = ("Linux",)
@@ -32,6 +33,18 @@ _NAMES = {"linux": "Linux", "darwin": "macOS"}
 def name() -> str:
     """Return the usual name of the system."""
     return _NAMES.get(sys.platform, sys.platform)
+
+
+@cache
+def login_and_host() -> str:
+    """Return the login name of this process with the name of its machine. A container may have no name for its user: then its number."""
+    import pwd  # not on every start of Python
+
+    try:
+        login = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        login = f"uid {os.getuid()}"
+    return f"{login}@{os.uname().nodename}"
 
 
 def needs_full_sync() -> bool:

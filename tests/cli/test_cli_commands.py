@@ -17,6 +17,7 @@ import everstep
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.cli.main import COMMANDS
 from everstep.snapshot import saver
+from everstep.store.verify.signing_keys import new_file
 from harness.faults import format_0
 
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -78,6 +79,18 @@ TABLE: dict[str, tuple[tuple[str, ...], str, str, str]] = {
     "gc": ((), r"\A\Z", r"Freed 0 chunks \(0 B\) and returned .* to the disk", r"Freed 0 chunks"),
     "cleanup": (("--keep-last", "2", "--yes"), r"loop@4  ", r"Deleted 0 runs", r"Deleted 0 runs"),
     "verify": (("--depth", "full"), r"\A\Z", r"all good: 7 runs, \d+ records, \d+ chunks", r"all good: 7 runs"),
+    "heads": (
+        ("--key", "signing.key"),
+        r"\Aeverstep-heads 1\n\{.*\}\nrun 1 [0-9a-f ]+ \".*\"\n(run .*\n)+end 7\nsignature [0-9a-f]{16} \S{88}\n\Z",
+        r"\A\Z",
+        r"\nend 7\n",
+    ),
+    "audit": (
+        ("waits",),
+        rf"{ISO}  #\d+ +\S+:\d+  gate opened  gate \"boss#0\".*\n(.*\n)*Complete: \d+ records verified, from the first one to [0-9a-f]{{64}}\n",
+        r"\A\Z",
+        r"gate opened +gate ",
+    ),
     "repair": ((".everstep/store.db", "new.db"), r"7 runs", r"\A\Z", r"7 runs"),
     "doctor": ((), r"✓ engine: SQLite .*\n(.*\n)*! verify: never verified", r"\A\Z", r"! verify: never verified"),
     "migrate": ((), r"\A\Z", r"The store already has format \d+, the current format", r"the current format"),
@@ -97,6 +110,7 @@ ENDS = {"resume": 1, "doctor": 6}
 
 def prepare(shop: Shop) -> None:
     (shop.folder / "state.json").write_text('{"n": 1}')
+    new_file(shop.folder / "signing.key")
     with shop.open() as store:
         store.limit("mail", concurrency=3)
         store.schedule("nightly", "hello", cron="0 3 * * *", zone="Europe/Berlin")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 import warm
-from cli_helpers import DOCUMENT, PROGRAMS, Shop, environment
+from cli_helpers import DOCUMENT, PROGRAMS, Called, Shop, environment
 
 import everstep.cli
 from everstep.cli import exit_codes
@@ -146,6 +146,9 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("gc", "gc", ("gc",), 0),
     ("cleanup", "cleanup", ("cleanup", "--completed", "delete", "--keep-within", "0s", "--dry-run"), 0),
     ("verify", "verify", ("verify", "--depth", "full"), 0),
+    ("heads", "heads", ("heads", "--key", "signing.key"), 0),
+    ("heads", "heads", ("heads", "--key", "signing.key", "-o", "heads.txt"), 0),
+    ("verify", "verify", ("verify", "--against", "signed.txt", "--public-key", "signing.key.pub"), 0),
     ("repair", "repair", ("repair", ".everstep/store.db", "new.db"), 0),
     ("doctor", "doctor", ("doctor",), 6),
     ("migrate", "migrate", ("migrate",), 0),
@@ -180,6 +183,10 @@ FREE = {
     "demo",
     "workers",
     "enqueued_batch",
+    "audit",
+    "proof",
+    "deletions",
+    "key",
 }
 
 
@@ -244,6 +251,9 @@ TYPES: dict[str, Any] = {
 
 @pytest.mark.parametrize(("name", "kind", "args", "code"), SAMPLES, ids=lambda value: value if isinstance(value, str) else None)
 def test_json_has_the_documented_keys_and_types(name: str, kind: str, args: tuple[str, ...], code: int, shop: Shop) -> None:
+    if any("sign" in arg for arg in args):
+        shop.call("heads", "--new-key", "signing.key").ok()
+        shop.call("heads", "--key", "signing.key", "-o", "signed.txt").ok()
     called = shop.call(*args, "--json")
     assert called.code == code, called.out + called.err
     fits(called.json, keys(section("## JSON").partition("### run")[0]))
@@ -284,6 +294,20 @@ def test_a_stream_of_events_has_the_documented_shape(shop: Shop) -> None:
         assert one.json["kind"] == "event"
         fits(one.data, keys(section("### event")), "event")
     assert len(called.lines) > 5
+
+
+@pytest.mark.parametrize(("args", "end"), [(("done",), "proof"), (("waits",), "proof"), (("--deleted",), "deletions")])
+def test_the_lines_of_an_audit_have_the_documented_shape(shop: Shop, args: tuple[str, ...], end: str) -> None:
+    shop.call("delete", "broken", "--yes").ok()
+    lines = [Called(0, line) for line in shop.call("audit", *args, "--json").ok().lines]
+    assert [line.json["kind"] for line in lines] == [*["audit"] * (len(lines) - 1), end]
+    for line in lines:
+        fits(line.data, keys(section(f"### {line.json['kind']}")), line.json["kind"])
+    assert len(lines) > 1
+
+
+def test_a_new_key_has_the_documented_keys(shop: Shop) -> None:
+    assert set(shop.json("heads", "--new-key", "signing.key")) == {"file", "public_file", "key", "public_key"}
 
 
 def test_the_events_of_a_worker_have_the_documented_shape(shop: Shop) -> None:

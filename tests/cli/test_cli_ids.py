@@ -33,7 +33,7 @@ def order():
 READS = {"bisect", "blame", "checkpoints", "diff", "log", "show", "state"}
 # Every other command that takes a run, with what it needs besides to do something.
 CHANGES: dict[str, tuple[str, ...]] = {
-    "answer": ("boss", "yes"), "cancel": (), "fork": ("copy",), "pause": (), "prune": ("--keep-last", "1"), "restore": (),
+    "answer": ("boss", "yes"), "cancel": (), "fork": ("copy",), "audit": (), "pause": (), "prune": ("--keep-last", "1"), "restore": (),
     "resume": ("--import", "flow.py", "--answer", "boss=yes"), "tag": ("t",), "use": (), "delete": ("--yes",), "retry": ("x#0",), "skip": ("x#0",),
 }  # fmt: skip
 NEEDS: dict[str, tuple[str, ...]] = {"bisect": ("--when", "state.total > 1"), "blame": ("total",)}

@@ -254,6 +254,43 @@ def test_redaction(line: str, masked: dict[str, Any]) -> None:
     assert load(environ={}).redactor().value({"pin": 7, "x": "K-77"}) == masked
 
 
+def test_user() -> None:
+    with opened('store = "memory://"\nuser = "night shift"\n') as store:
+        assert store.user == "night shift"
+    with opened('store = "memory://"\nuser = "night shift"\n', user="Ann") as store:
+        assert store.user == "Ann"
+    with opened('store = "memory://"\n') as store:
+        assert "@" in store.user
+
+
+def test_signing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sources of the keys, relative to the configuration; the keys themselves are never settings."""
+    from everstep.cli.main import main
+
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    assert main(["heads", "--new-key", str(folder / "k")]) == 0
+    config = tmp_path / "everstep.toml"
+    config.write_text('store = "s.db"\n[signing]\nkey = "file:keys/k"\npublic_key = "file:keys/k.pub"\n')
+    with everstep.open(config=config, create=True) as store, store.run("r", state={}) as run:
+        run.checkpoint()
+    assert main(["heads", "--config", str(config), "-o", str(tmp_path / "heads")]) == 0
+    assert main(["verify", "--config", str(config), "--against", str(tmp_path / "heads")]) == 0
+    secret = (folder / "k").read_text().strip()
+    config.write_text(f'store = "s.db"\n[signing]\nkey = "{secret}"\n')
+    capsys.readouterr()
+    assert main(["heads", "--config", str(config)]) == 2
+    said = capsys.readouterr()
+    assert "file:PATH, env:NAME or command:COMMAND" in said.err
+    assert secret[22:30] not in said.out + said.err
+    with pytest.raises(InvalidConfig) as error:
+        load(file=config, environ={"EVERSTEP_SIGNING_KEY": secret}, arguments={"signing.key": secret})
+    assert secret[22:30] not in str(error.value) + repr(vars(error.value))
+    config.unlink()
+    public = (folder / "k.pub").read_text().strip()
+    assert load(environ={"EVERSTEP_SIGNING_PUBLIC_KEY": public})["signing.public_key"] == public
+
+
 def test_reload() -> None:
     before = threading.active_count()
     with opened('store = "memory://"\nreload = "file"\n'):

@@ -34,7 +34,7 @@ IGNORED = frozenset((
     "connection", "dedupe", "delay", "depth", "dry_run", "durability", "early", "edit", "error", "follow_up", "from_step", "items", "key", "limit", "max_deaths",
     "meta", "minutes", "missed", "newest_good", "note", "observer", "orders_in", "per_key", "policy", "priority", "progress", "queues", "rate", "reason",
     "recover", "replay", "result", "seconds", "session", "state", "store", "tags", "task", "tell", "timeout", "workflow", "function", "zone", "number", "prefix",
-    "first", "last", "newest_first", "shared",
+    "first", "last", "newest_first", "shared", "against", "public_key",
 ))  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from everstep.errors import InvalidArgument
@@ -33,6 +34,26 @@ def create(path: Path, text: str) -> bool:
         sync(file.fileno())
     sync_folder(path.absolute().parent)
     return True
+
+
+def create_from(path: Path, lines: Iterable[str]) -> None:
+    """Write a new file of lines, which exists complete or not at all. Refuses a path that exists."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
+    try:
+        if os.path.lexists(path):
+            raise FileExistsError
+        with temporary.open("x", encoding="utf-8", newline="") as file:
+            file.writelines(lines)
+            file.flush()
+            sync(file.fileno())
+        os.link(temporary, path)  # unlike a rename, it never replaces a file
+        sync_folder(path.absolute().parent)
+    except FileExistsError as error:
+        raise InvalidArgument(f"{path} already exists; it was not overwritten", remedy="Use another path.") from error
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be written: {error.strerror}", remedy="Give a path that can be written to.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -106,6 +106,8 @@ _ALLOWED = {
     "names": "a list of names, in which * matches any text",
     "patterns": f"a list of {', '.join(BUILT_IN)} and regular expressions",
     "hooks": f"a list of tables with {', '.join(HOOK_KEYS)}",
+    "source": "file:PATH, env:NAME or command:COMMAND",
+    "public": "everstep-public-key:…, or file:PATH, env:NAME or command:COMMAND",
 }
 
 
@@ -128,6 +130,18 @@ def _text(key: Key, value: Any) -> str:
     if type(value) is not str or not value.strip() or not value.isprintable():
         raise key.refuse()
     return value
+
+
+def _source(key: Key, value: Any) -> str:
+    """Accept where a key comes from, never the key itself: settings are shown and logged."""
+    text = _text(key, value)
+    if not text.startswith(_PUBLIC_SOURCES if key.kind == "public" else _SOURCES) or text.endswith(":"):
+        raise key.refuse()
+    return text
+
+
+_SOURCES = ("file:", "env:", "command:")
+_PUBLIC_SOURCES = (*_SOURCES, "everstep-public-key:")
 
 
 def _choice(key: Key, value: Any) -> str:
@@ -233,6 +247,7 @@ def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
 _CHECKS: dict[str, Callable[[Key, Any], Any]] = {
     "flag": _flag, "text": _text, "choice": _choice, "whole": _whole, "number": _number, "policy": _policy, "span": _span, "tags": _tags,
     "tagged": _tagged, "modules": _modules, "files": _files, "names": _names, "patterns": _patterns, "kinds": _kinds, "hooks": _hooks,
+    "source": _source, "public": _source,
 }  # fmt: skip
 
 
@@ -316,6 +331,9 @@ _TABLE = (
     Key("redaction.patterns", "patterns", (), "Patterns of text to mask, in addition to API keys and tokens."),
     Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
     Key("plain_secrets", "flag", False, "Whether a store without a key may keep a Secret, readable for everybody who can read the store.", live=False),
+    Key("user", "text", None, "Who gives orders to runs, as records and `everstep audit` name them; by default login@host."),
+    Key("signing.key", "source", None, "Where the key comes from that signs heads."),
+    Key("signing.public_key", "public", None, "The public key that signed heads are verified with, or where it comes from."),
     Key("reload", "choice", "off", "How to detect a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}

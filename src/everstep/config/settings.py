@@ -17,11 +17,11 @@ from everstep.codec.frame import Framer
 from everstep.config import legacy_keys
 from everstep.config.file import Document, read
 from everstep.config.find import find_file, variables
-from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
+from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, Key, nearest, seconds_of
 from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.fields import Shape, field
-from everstep.redact import Redactor
+from everstep.redact import MASK, Redactor
 from everstep.runtime.limits.budget import Budget
 from everstep.store.retention.retention import Retention
 
@@ -85,7 +85,7 @@ class Settings(Shape):
             "retention": self.retention(), "schedule": self["schedule"], "protect": tuple(self["protect"]),
             "lease_seconds": self["lease_seconds"], "budget": self.budget(), "timeout": self["limits.timeout"],
             "redaction": self.redactor() if self["redaction.store"] else None,
-            "plain_secrets": self["plain_secrets"],
+            "plain_secrets": self["plain_secrets"], "user": self["user"],
         }  # fmt: skip
 
 
@@ -189,10 +189,13 @@ class _Reading:
         try:
             value = KEYS[name].check(value)
         except Bad as bad:
+            value = _told(KEYS[name], value)
             self._fault(bad.sentence(name, shown(value)), document.location(*where, *bad.path), name, value)
             return
         if name == "store":
             value = _beside(document.file, value)
+        if KEYS[name].kind in ("source", "public") and value.startswith("file:"):
+            value = f"file:{document.file.absolute().parent / value.removeprefix('file:')}"
         if name == "workflows":
             value = [str(document.file.absolute().parent / path) for path in value]
         line = document.line(*where)
@@ -208,6 +211,7 @@ class _Reading:
                 try:
                     self._put(key.name, key.parse(text), location, location)
                 except Bad as bad:
+                    text = _told(key, text)
                     self._fault(bad.sentence(key.name, shown(text)), location, key.name, text)
 
     def arguments(self, arguments: Mapping[str, Any]) -> None:
@@ -218,6 +222,7 @@ class _Reading:
             try:
                 self._put(name, KEYS[name].check(value), "argument", f"argument {name}")
             except Bad as bad:
+                value = _told(KEYS[name], value)
                 self._fault(bad.sentence(name, shown(value)), "argument", name, value)
 
     def _put(self, name: str, value: Any, origin: str, location: str) -> None:
@@ -257,6 +262,11 @@ class _Reading:
                 value=first.value,
                 others=len(self.faults) - 1,
             )
+
+
+def _told(key: Key, value: Any) -> Any:
+    """Return a value as errors name it: where a source is expected, the key itself may have been put there."""
+    return MASK if key.kind in ("source", "public") and isinstance(value, str) else value
 
 
 def _plain(default: Any) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from everstep.store.gates import Gate
     from everstep.store.store import BaseStore
 
+_AT_ONCE = 500
 _ATTEMPTED = tuple(kind.value for kind in (Kind.START, Kind.STATUS, Kind.GATE, Kind.ANSWER, Kind.TIMER))
 
 
@@ -31,6 +32,16 @@ def ids_like(store: BaseStore, text: str, limit: int) -> list[str]:
     if store.backend.run(text) is not None:
         return [text]
     return [row.id for _, row in store.backend.runs(Query(prefix=text, limit=limit))]
+
+
+def was_deleted(store: BaseStore, run: str) -> bool:
+    """Whether a deleted run had exactly this id, as far as tombstones are kept."""
+    after = 0
+    while found := store.backend.tombstones(after, _AT_ONCE):
+        if any(stone.id == run for stone in found):
+            return True
+        after = found[-1].pk
+    return False
 
 
 def known(store: BaseStore, run: str) -> RunInfo | None:

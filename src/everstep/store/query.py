@@ -19,6 +19,7 @@ from everstep.secret import Secret
 from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
 from everstep.store.views import Checkpoint, Page, RunInfo
+from everstep.system import login_and_host
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from everstep.store.masking import Mask
 
 _MOST = 10_000
+_LONGEST_USER = 200
 RESERVED = "$"
 MAX_POSITION = 2**63 - 1
 """The largest cursor, position or limit that every backend can compare."""
@@ -233,6 +235,15 @@ def check_text(text: str | None, what: str, most: int = 1_000) -> str | None:
     if "\x00" in text or not _encodes(text):
         raise InvalidArgument(f"{what} must not contain a NUL character or a lone surrogate")
     return text
+
+
+def user_of(given: str | None) -> str:
+    """Return the name that records have for the person or program that gives orders to runs: as configured, or login@host."""
+    if given is None:
+        return login_and_host()[:_LONGEST_USER]
+    if not isinstance(given, str) or not given.strip() or not given.isprintable():
+        raise InvalidArgument(f"user must be a printable string that is not empty, got {given!r:.60}")
+    return check_text(given, "user", _LONGEST_USER) or ""
 
 
 def to_meta(meta: Mapping[str, Any] | None) -> str | None:

@@ -7,6 +7,7 @@ Relies on a backend for bytes and on `snapshot` for their meaning. Thread-safe. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from everstep.backends.contract.audit import Audit
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
     from everstep.store.upgrades import Upgrade
     from everstep.store.verify.findings import Checkup
     from everstep.store.verify.report import Depth, Report
+    from everstep.store.verify.signing_keys import SigningKey
 
 
 class BaseStore:
@@ -68,6 +70,7 @@ class BaseStore:
         protect: tuple[str, ...] = (),
         redaction: Redactor | None = None,
         plain_secrets: bool = False,
+        user: str | None = None,
     ):
         self.backend = whole(backend)
         self.plain_secrets = plain_secrets
@@ -76,6 +79,7 @@ class BaseStore:
         self.retention, self.protect = retention, protect
         self.mask: Mask | None = None
         set_redaction(self, redaction)
+        self.user = query.user_of(user)
 
     @property
     def url(self) -> str:
@@ -220,7 +224,7 @@ class BaseStore:
         self._tell("before_fork", row.id, number=number)
         from everstep.store.travel import forks
 
-        made = forks.fork(self.backend, self.framer, row, number, id, edit, self.mask)
+        made = forks.fork(self.backend, self.framer, row, number, id, edit, self.mask, self.user)
         self._tell("after_fork", row.id, number=number, fork=made.id)
         return RunInfo.of(made)
 
@@ -260,15 +264,35 @@ class BaseStore:
     def _tell(self, name: str, run: str, **data: Any) -> None:
         """Report an event; a store with a runtime has hooks for it."""
 
-    def verify(self, depth: Depth = "quick", *, progress: Progress | None = None, seconds: Duration | None = None) -> Report:
+    def verify(
+        self,
+        depth: Depth = "quick",
+        *,
+        progress: Progress | None = None,
+        seconds: Duration | None = None,
+        against: str | PathLike[str] | None = None,
+        public_key: str | PathLike[str] | None = None,
+    ) -> Report:
         """Verify the store: quick, records or full. Others may write meanwhile.
 
-        `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
+        `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came. `against` is a
+        file of signed heads to compare with, `public_key` the text or the file of the key that verifies them; see `heads`.
         """
         need(self.backend, Audit, Index, Mailbox, Reclaim, Properties)
         from everstep.store.verify.verify import verify
 
-        return verify(self.backend, depth, progress, seconds)
+        return verify(self.backend, depth, progress, seconds, against, public_key)
+
+    def heads(self, key: str | PathLike[str] | SigningKey, *, progress: Progress | None = None) -> Iterator[str]:
+        """Return the lines of a file that names the newest record of every run, signed: `file.writelines(store.heads("file:signing.key"))`.
+
+        `key` is the source of the signing key: file:PATH, env:NAME or command:COMMAND. Keep the file where people who can write the
+        store cannot change it; `verify(against=file)` finds a store that was rolled back, replaced or changed since.
+        """
+        need(self.backend, Audit, Properties)
+        from everstep.store.verify.heads import write_heads
+
+        return write_heads(self.backend, key, progress)
 
     def doctor(self) -> Checkup:
         """Report unsafe settings, waste and leftovers: findings, each with a level, a sentence and a remedy."""
@@ -300,7 +324,7 @@ class BaseStore:
         need(self.backend, Audit, Index, Reclaim)
         from everstep.store.retention.drop import drop
 
-        return drop(self.backend, self.framer, find_run(self.backend, run_id), numbers)
+        return drop(self.backend, self.framer, find_run(self.backend, run_id), numbers, self.user)
 
     def gc(self, *, dry_run: bool = False, compact: bool = False, progress: Progress | None = None) -> Collected:
         """Free the chunks that nothing refers to any more, and return the space. Others may write meanwhile.
@@ -415,7 +439,7 @@ def fork_before(store: BaseStore, row: RunRow, address: str, id: str | None = No
     store._tell("before_fork", row.id, step=address)
     from everstep.store.travel import forks
 
-    made = forks.fork_before(store.backend, store.framer, row, address, id)
+    made = forks.fork_before(store.backend, store.framer, row, address, id, store.user)
     store._tell("after_fork", row.id, step=address, fork=made.id)
     return made
 
@@ -428,7 +452,7 @@ def first_commit(
     for name, value in changes.items():
         setattr(row, name, value)
     chain = Chain(store.framer, row, None, store.backend.seal)
-    chain.start(**about)
+    chain.start(**about, user=store.user)
     chain.chunks(chunks)
     return chain.commit()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from everstep.errors import NotAsSigned
 from everstep.fields import Shape
 from everstep.store.verify.report import Depth
 from everstep.views.masking import Masking
@@ -11,6 +12,9 @@ from everstep.views.masking import Masking
 if TYPE_CHECKING:
     from everstep.api import Store
     from everstep.store.progress import Progress
+    from everstep.store.verify.against import Compared
+
+NOT_AS_SIGNED = NotAsSigned.code
 
 
 class FindingView(Shape, frozen=True):
@@ -58,6 +62,44 @@ class VerifyView(Shape, frozen=True):
     seconds: float
     reached: str
     problems: tuple[ProblemView, ...]
+    against: AgainstView | None = None
+
+
+class GoneView(Shape, frozen=True):
+    """A run of signed heads that was deleted since. `at` is None if its tombstone was dropped."""
+
+    run: str
+    at: str | None
+
+
+class AgainstView(Shape, frozen=True):
+    """A store compared with signed heads: when they were written, and what became of their runs. `created` counts later runs."""
+
+    at: str
+    complete: bool
+    runs: int
+    unchanged: int
+    grown: int
+    created: int
+    deleted: tuple[GoneView, ...]
+
+
+class HeadsView(Shape, frozen=True):
+    """Signed heads that were written: to a file, or as text."""
+
+    runs: int
+    key: str
+    file: str | None
+    text: str | None
+
+
+class NewKeyView(Shape, frozen=True):
+    """A new pair of keys. `key` is the id that heads name."""
+
+    file: str
+    public_file: str
+    key: str
+    public_key: str
 
 
 def doctor(store: Store, mask: Masking) -> DoctorView:
@@ -66,10 +108,24 @@ def doctor(store: Store, mask: Masking) -> DoctorView:
     return DoctorView(found.level, tuple(FindingView(one.level, one.name, mask(one.sentence), mask(one.remedy)) for one in found))
 
 
-def verify(store: Store, mask: Masking, depth: Depth, seconds: float | None = None, progress: Progress | None = None) -> VerifyView:
-    """Check the store for damage; after `seconds`, stop and report how far it got."""
-    found = store.verify(depth, progress=progress, seconds=seconds)
+def verify(
+    store: Store,
+    mask: Masking,
+    depth: Depth,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+    against: str | None = None,
+    public_key: str | None = None,
+) -> VerifyView:
+    """Check the store for damage; after `seconds`, stop and report how far it got. `against` is a file of signed heads."""
+    found = store.verify(depth, progress=progress, seconds=seconds, against=against, public_key=public_key)
     return VerifyView(
         found.depth, found.ok, found.complete, found.runs, found.records, found.chunks, found.unreachable, found.unreachable_bytes,
         found.seconds, found.reached, tuple(ProblemView(one.code, one.where, mask(one.what)) for one in found.problems),
+        None if found.against is None else _against(found.against),
     )  # fmt: skip
+
+
+def _against(found: Compared) -> AgainstView:
+    gone = tuple(GoneView(one.run, one.at) for one in found.deleted)
+    return AgainstView(found.at, found.complete, found.runs, found.unchanged, found.grown, found.created, gone)

@@ -239,12 +239,12 @@ class Attempt:
             self.met(found, step=True)
             raise found
 
-    def interrupt(self, reason: str, exit_code: int | None = None) -> Interrupted:
+    def interrupt(self, reason: str, exit_code: int | None = None, user: str | None = None) -> Interrupted:
         """Return the error that stops the program, for the caller to raise."""
         here = frame.get()
         if here is not None and here.run is self:
             self.stopped_in.add(here.path)
-        self.interrupted = Interrupted(self.id, reason, exit_code)
+        self.interrupted = Interrupted(self.id, reason, exit_code, user)
         return self.interrupted
 
     def waiting(self, address: str, what: str, until: int | None) -> Waiting:
@@ -289,7 +289,8 @@ class Attempt:
         for name in ("cancel", "pause"):
             message = self.messages.waiting.get(name)
             if message is not None:
-                raise self.interrupt(request_in(message, self.store.framer))
+                asked = request_in(message, self.store.framer)
+                raise self.interrupt(asked.text, user=asked.user)
 
     def listen(self) -> None:
         """Check for a signal, and every second for an operator's message, while the run waits in this process."""

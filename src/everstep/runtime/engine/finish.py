@@ -253,9 +253,8 @@ def _interrupted(run: Attempt, error: Interrupted) -> Ending:
     _break_off(run, error.reason)
     if error.exit_code is not None:
         return Ending(None, "interrupt")  # the status stays running without an owner: the next process resumes it
-    if error.reason.startswith("cancel"):
-        return Ending(Status.CANCELLED, "interrupt", error.reason)
-    return Ending(Status.WAITING, "interrupt", error.reason)
+    status = Status.CANCELLED if error.reason.startswith("cancel") else Status.WAITING
+    return Ending(status, "interrupt", error.reason, {"user": error.user} if error.user else {})
 
 
 def _break_off(run: Attempt, reason: str) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everstep.backends.contract.core import Commit
 from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.codec.values import decode, encode
-from everstep.errors import DamagedRun, StoreError
+from everstep.errors import DamagedFrame, DamagedRun, StoreError
 from everstep.records import Message, RunRow, Seal
 from everstep.runtime.engine.replay import forget
 from everstep.store.journal.entries import EventEntry, pack
@@ -95,15 +95,15 @@ class Messages:
             message.name: verified(row, message, attempt.store.backend.seal) for message in found if message.name not in self.read
         }
         for name in [name for name in self.waiting if name.startswith("again:")]:
-            self._retry(name.removeprefix("again:"))
+            self._retry(name.removeprefix("again:"), request_in(self.waiting[name], attempt.store.framer))
             self.take(name)
 
-    def _retry(self, address: str) -> None:
+    def _retry(self, address: str, asked: Request) -> None:
         """Run a failed step again, as an operator asked."""
         replay = self._attempt.replay
         forget(replay.recorded(address))
         replay.retry(address)
-        self._attempt.writer.put("event", pack(EventEntry.of("retried", {"steps": [address]})), None)
+        self._attempt.writer.put("event", pack(EventEntry.of("retried", {"steps": [address], **asked.by})), None)
 
 
 def verified(row: RunRow, message: Message, seal: Seal) -> Message:
@@ -112,7 +112,28 @@ def verified(row: RunRow, message: Message, seal: Seal) -> Message:
     return message
 
 
-def request_in(message: Message, framer: Framer) -> str:
-    """Return what an operator asked for, and why."""
-    reason = decode(framer.unwrap(message.body))
-    return f"{message.name}: {reason}" if reason else message.name
+class Request(NamedTuple):
+    """The order of an operator and its reason, as text, and the user."""
+
+    text: str
+    user: str | None = None
+
+    @property
+    def by(self) -> dict[str, str]:
+        """The user, for a record; empty if it is not known."""
+        return {"user": self.user} if self.user else {}
+
+
+def skipped_in(message: Message, framer: Framer) -> tuple[Any, str | None]:
+    """Return the result that an operator gave for a skipped step, and who it was."""
+    said = decode(framer.unwrap(message.body))
+    if not isinstance(said, dict) or "result" not in said or not isinstance(said.get("user"), (str, type(None))):
+        raise DamagedFrame(f"the message {message.name!r} does not contain the result of a step")
+    return said["result"], said.get("user")
+
+
+def request_in(message: Message, framer: Framer) -> Request:
+    """Return what an operator asked for. Its body is {"reason": …, "user": …}, or only the reason."""
+    said = decode(framer.unwrap(message.body))
+    reason, user = (said.get("reason"), said.get("user")) if isinstance(said, dict) else (said, None)
+    return Request(f"{message.name}: {reason}" if reason else message.name, user if isinstance(user, str) else None)

@@ -250,15 +250,18 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in messages.waiting and row.status != Status.CANCELLED:
-        reason = request_in(messages.waiting["cancel"], run.store.framer)
-        ending = Ending(Status.CANCELLED, reason=reason)
+        asked = request_in(messages.waiting["cancel"], run.store.framer)
+        ending = Ending(Status.CANCELLED, reason=asked.text, about=dict(asked.by))
         end(run, ending)
         tell_caller(run, ending)
-        raise Interrupted(row.id, reason)
+        raise Interrupted(row.id, asked.text)
     obeyed = ("pause", "retry", START, "cancel") if revived else ("pause", "retry", START)
     messages.read += [name for name in messages.waiting if name in obeyed or name.startswith("child:")]
     if row.status == Status.RUNNING and not messages.read and not is_new:
         return
+    if "pause" in messages.waiting:  # a run that waited when it was paused has no other record of that
+        pause = messages.waiting["pause"]
+        about["pause"] = {"at": pause.at, "reason": request_in(pause, run.store.framer).text, **request_in(pause, run.store.framer).by}
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
     commit = messages.carry(chain.commit())

@@ -218,7 +218,7 @@ class Appender:
         framer, seal = self.store.framer, self.store.backend.seal
         if row is None:
             chain = Chain(framer, new_row(self.id, **self._fields), None, seal)
-            chain.start()
+            chain.start(user=self.store.user)
             chain.status(Status.WAITING)
         else:
             chain = Chain(framer, row, row, seal)
@@ -243,7 +243,7 @@ class Appender:
         framer, seal = self.store.framer, self.store.backend.seal
         chain = Chain(framer, new_row(self.id, **self._fields) if row is None else row, row, seal)
         if row is None:
-            chain.start()
+            chain.start(user=self.store.user)
             chain.status(Status.WAITING)
         elif status is None:
             rest(chain, row)

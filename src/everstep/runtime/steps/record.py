@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit, submit
 from everstep.clock import clock
-from everstep.codec.values import decode, encode
+from everstep.codec.values import encode
 from everstep.errors import EverstepError, Interrupted, StepFailed, StoreClosed
 from everstep.runtime.engine.in_flight import Waiter
+from everstep.runtime.engine.messages import skipped_in
 from everstep.runtime.steps.lookup import run_again
 from everstep.runtime.steps.retry import chance
 from everstep.runtime.steps.ticket import Ticket
@@ -59,12 +60,12 @@ def _skip(ticket: Ticket) -> tuple[Any]:
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
     message = run.messages.waiting.pop(f"skip:{ticket.address}")
-    result = decode(run.store.framer.unwrap(message.body))
+    result, user = skipped_in(message, run.store.framer)
     ticket.started = clock.now_us()
     mask = run.mask
     kept = result if mask is None else mask(result, f"result of {ticket.address}")
     form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.wrap)
-    ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
+    ticket.record(SUCCEEDED, form, data, None, {"skipped": True, **({"user": user} if user else {})}, chunks)
     with run.writer.lock:
         run.messages.read.append(message.name)
     try:

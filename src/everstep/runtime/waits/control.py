@@ -31,6 +31,7 @@ from everstep.errors import (
 from everstep.records import CHILD, Kind, Message, Record, RunRow, Status
 from everstep.runtime import workflow
 from everstep.runtime.engine.finish import wake_caller
+from everstep.runtime.engine.messages import Request, request_in
 from everstep.runtime.engine.messages import verified as verified_message
 from everstep.runtime.engine.replay import taken_over
 from everstep.runtime.engine_store import EngineStore
@@ -61,7 +62,7 @@ def answer(store: EngineStore, run_id: str, gate: str, value: Any, by: str | Non
             f"the answer to gate {address!r} of run {row.id!r} is invalid: {fault}",
             remedy=f"See what the gate asks for: store.gates({row.id!r}).",
         )
-    said = {"value": value, "by": check_text(by, "by")}
+    said = {"value": value, "by": check_text(by, "by"), "user": store.user}
     now = clock.now_us()
     if found is not None and found.deadline is not None and now >= (to_us(found.deadline) or 0):
         raise _too_late(row, address, found.deadline)
@@ -146,7 +147,7 @@ def post(store: EngineStore, row: RunRow, name: str, said: Any, due: int | None,
 
 
 def pause(store: EngineStore, run_id: str, reason: str | None) -> None:
-    _stop(store, run_id, "pause", reason, Status.WAITING)
+    _stop(store, run_id, "pause", reason, Status.WAITING, user=store.user)
 
 
 def cancel(store: EngineStore, run_id: str, reason: str | None) -> bool:
@@ -154,7 +155,7 @@ def cancel(store: EngineStore, run_id: str, reason: str | None) -> bool:
     row = find_run(store.backend, run_id)
     if row.status in _OVER:
         return row.status == Status.CANCELLED
-    _stop(store, run_id, "cancel", reason, Status.CANCELLED)
+    _stop(store, run_id, "cancel", reason, Status.CANCELLED, user=store.user)
     return find_run(store.backend, row.id).status != Status.SUCCEEDED
 
 
@@ -164,16 +165,15 @@ def cancel_for_caller(store: EngineStore, row: RunRow, reason: str) -> None:
         return
     if row.status == Status.FAILED and all(message.name != "retry" for message in store.backend.messages(row.id)):
         return
-    _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False)
+    _stop(store, row.id, "cancel", reason, Status.CANCELLED, wakes=False, user=None)
 
 
 def obey_cancel(store: EngineStore, row: RunRow, message: Message) -> None:
     """Apply a cancel message that came when the run was being closed. Its sender has cancelled the children."""
-    reason = decode(store.framer.unwrap(verified_message(row, message, store.backend.seal).body))
-    _apply(store, row, "cancel", reason, Status.CANCELLED, wakes=True)
+    _apply(store, row, request_in(verified_message(row, message, store.backend.seal), store.framer), Status.CANCELLED, wakes=True)
 
 
-def _stop(store: EngineStore, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True) -> None:
+def _stop(store: EngineStore, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True, *, user: str | None) -> None:
     need(store.backend, Mailbox)
     row = find_run(store.backend, run_id)
     if name == "pause" and row.status in (*_OVER, Status.FAILED):
@@ -181,16 +181,17 @@ def _stop(store: EngineStore, run_id: str, name: str, reason: str | None, status
         raise IllegalTransition(row.id, row.status, status, message)
     if store.mask is not None:
         reason = store.mask.text(reason)
-    post(store, row, name, check_text(reason, "reason"), None, "reason")
+    said = {"reason": check_text(reason, "reason"), **({"user": user} if user else {})}
+    post(store, row, name, said, None, "reason")
     for _, child in store.backend.runs(
         Query(parent=row.id)
     ):  # before their caller: if this process dies here, cancelling the caller again also cancels them
         if child.parent_number == CHILD and child.status not in (*_OVER, Status.FAILED):
-            _stop(store, child.id, name, reason, status, wakes=False)
-    _apply(store, row, name, reason, status, wakes)
+            _stop(store, child.id, name, reason, status, wakes=False, user=user)
+    _apply(store, row, Request(f"{name}: {reason}" if reason else name, user), status, wakes)
 
 
-def _apply(store: EngineStore, row: RunRow, name: str, reason: str | None, status: Status, wakes: bool) -> None:
+def _apply(store: EngineStore, row: RunRow, asked: Request, status: Status, wakes: bool) -> None:
     """Apply a message if no process executes the run: no process would read it."""
     if row.status == status:
         return
@@ -205,7 +206,7 @@ def _apply(store: EngineStore, row: RunRow, name: str, reason: str | None, statu
         chain = Chain(store.framer, held, held, store.backend.seal)
         if row.worker is not None:
             chain.entries([taken_over()])
-        chain.status(status, reason=f"{name}: {reason}" if reason else name)
+        chain.status(status, reason=asked.text, **asked.by)
         if status == Status.CANCELLED and wakes:
             wake_caller(
                 store, held
@@ -238,7 +239,7 @@ def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:
         raise InvalidArgument(
             f"{address} of run {row.id!r} is a gate, not a step", remedy=f"Answer it: store.answer({row.id!r}, {address!r}, value)."
         )
-    if not post(store, row, f"skip:{address}", result, None, "result"):
+    if not post(store, row, f"skip:{address}", {"result": result, "user": store.user}, None, "skip"):
         raise InvalidArgument(f"step {address} of run {row.id!r} is already marked to be skipped")
 
 
@@ -265,7 +266,7 @@ def retry(store: EngineStore, run_id: str, step: str) -> None:
             )
     for failed in (*around, address):  # a step inside another one is called only if that runs again
         if _newest(records, failed) == FAILED:
-            post(store, row, f"again:{failed}", None, None, "nothing")
+            post(store, row, f"again:{failed}", {"user": store.user}, None, "nothing")
 
 
 def _steps(store: EngineStore, row: RunRow) -> list[Record]:

@@ -25,7 +25,7 @@ from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
 from everstep.runtime.waits.answer_schema import to_schema
-from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, pack
+from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, flags_of, pack
 
 if TYPE_CHECKING:
     from everstep.durations import Duration
@@ -216,7 +216,7 @@ def arrival(run: Attempt, asked: Question) -> tuple[Any] | None:
     ):  # late answers are refused when sent; this one was sent without that check
         return (answered(run, address, None if asked.default is NONE else asked.default, "timeout", asked.default is NONE),)
     value = said["value"] if asked.shape is None else plain_of(said["value"])
-    return (answered(run, address, value, said.get("by"), bool(said.get("expired"))),)
+    return (answered(run, address, value, said.get("by"), bool(said.get("expired")), said.get("user")),)
 
 
 def waiting_for(run: Attempt, asked: Question) -> Waiting:
@@ -254,7 +254,11 @@ def _message(run: Attempt, asked: Question) -> Message | None:
 
 def _said(run: Attempt, message: Message) -> dict[str, Any]:
     said = decode(run.store.framer.unwrap(message.body))
-    if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
+    if (
+        not isinstance(said, dict)
+        or "value" not in said
+        or not all(isinstance(said.get(name), (str, type(None))) for name in ("by", "user"))
+    ):
         raise DamagedFrame(f"the message {message.name!r} does not contain an answer")
     return said
 
@@ -292,9 +296,9 @@ def _put_question(run: Attempt, asked: Question, known: bool) -> None:
             run.messages.send(f"timer:{address}", asked.deadline)  # an existing one stays
 
 
-def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bool = False) -> Any:
+def answered(run: Attempt, address: str, value: Any, by: str | None, expired: bool = False, user: str | None = None) -> Any:
     """Record an answer, with the checkpoint that a policy wants at gates."""
-    answer = AnswerEntry(_encoded(run, value, address, "answer"), by, {"expired": True} if expired else {})
+    answer = AnswerEntry(_encoded(run, value, address, "answer"), by, flags_of(expired, user))
     with run.writer.lock:
         run.writer.put("answer", pack(answer), address)
         run.waits.pop(address, None)

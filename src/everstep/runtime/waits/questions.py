@@ -20,7 +20,7 @@ from everstep.runtime.waits.answer_schema import to_schema
 from everstep.runtime.waits.gates import MOST_SECONDS, NONE, Question, arrival
 from everstep.store.chain import Entry
 from everstep.store.gates import Gate, indexed_gates
-from everstep.store.journal.entries import AnswerEntry, GateEntry, pack
+from everstep.store.journal.entries import AnswerEntry, GateEntry, flags_of, pack
 from everstep.store.query import check_text, to_us
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def recorded_answers(store: BaseStore, row: RunRow, gates: Sequence[Gate]) -> tu
         if not gate.open or message is None:
             continue
         said = decode(store.framer.unwrap(message.body))
-        flags: Any = {"expired": True} if said.get("expired") else {}
+        flags = flags_of(bool(said.get("expired")), said.get("user"))
         entries.append(Entry("answer", pack(AnswerEntry(encode(said["value"]), said.get("by"), flags)), gate.address))
         gone += [message.name, f"timer:{gate.address}"]
         stay.append(Message.make(message.key, message.name, None, message.at, message.body, store.backend.seal))

@@ -38,6 +38,7 @@ class StepFlags(TypedDict, total=False):
     cancelled: bool
     skipped: bool
     why: str  # why a step was skipped
+    user: str  # who skipped it
     again: bool  # never stored: `replay.forget` makes the step run again
 
 
@@ -77,6 +78,7 @@ class AnswerFlags(TypedDict, total=False):
     expired: bool  # the deadline passed without a default
     cancelled: bool  # the program cancelled its wait
     seconds: float  # how long it had waited by then
+    user: str  # who sent the answer
 
 
 class AnswerEntry(NamedTuple):
@@ -85,6 +87,14 @@ class AnswerEntry(NamedTuple):
     value: bytes
     by: str | None
     flags: AnswerFlags
+
+
+def flags_of(expired: bool, user: str | None) -> AnswerFlags:
+    """Return the flags of an answer that came: whether it is the outcome of the deadline, and who sent it."""
+    flags: AnswerFlags = {"expired": True} if expired else {}
+    if user:
+        flags["user"] = user
+    return flags
 
 
 class TimerEntry(NamedTuple):

@@ -23,8 +23,9 @@ from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.find_runs import Finder, Found
 from everstep.store.repair.report import Loss, Repaired
+from everstep.store.verify.heads import IDENTITY
 
-_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # settings of users, and what is recorded about them
+_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX, IDENTITY)  # settings of users, and what is recorded about them
 _MOST_UNKNOWN = 10_000  # unknown positions in a row: a position after a larger gap is a damaged number
 
 

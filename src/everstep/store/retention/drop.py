@@ -28,12 +28,12 @@ from everstep.store.retention.run_survey import Survey, mark_of, proved, survey
 _TRIES = 20
 
 
-def drop(backend: Backend, framer: Framer, row: RunRow, numbers: Iterable[int]) -> int:
-    """Drop checkpoints of a run; return how many."""
+def drop(backend: Backend, framer: Framer, row: RunRow, numbers: Iterable[int], user: str | None = None) -> int:
+    """Drop checkpoints of a run; return how many. `user` is who asked for it."""
     going = _checked(row, numbers)
     if not going:
         return 0
-    row = _noted(backend, framer, row, going)
+    row = _noted(backend, framer, row, going, user)
     for tries_left in range(_TRIES - 1, -1, -1):
         try:
             found = survey(backend, row)
@@ -76,9 +76,10 @@ def _newest(backend: Backend, row: RunRow) -> RunRow:
     return verified(now, backend.seal)
 
 
-def _noted(backend: Backend, framer: Framer, row: RunRow, going: set[int]) -> RunRow:
+def _noted(backend: Backend, framer: Framer, row: RunRow, going: set[int], user: str | None) -> RunRow:
     """Record what will be dropped; return the new row."""
-    entry = Entry("event", pack(EventEntry.of("dropped", {"numbers": sorted(going)})), None)
+    said = {"numbers": sorted(going), **({"user": user} if user else {})}
+    entry = Entry("event", pack(EventEntry.of("dropped", said)), None)
     for tries_left in range(_TRIES - 1, -1, -1):
         holder = backend.holder(row)
         if holder is not None:

@@ -28,13 +28,16 @@ Edit = Mapping[Any, Any] | Callable[[Any], Any]
 _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.TIMER.value, Kind.EVENT.value})
 
 
-def fork(backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None) -> RunRow:
-    """Create a run that begins at a checkpoint. `mask` is applied to an edited state before it is stored."""
+def fork(
+    backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None,
+    user: str | None = None,
+) -> RunRow:  # fmt: skip
+    """Create a run that begins at a checkpoint. `mask` is applied to an edited state before it is stored; `user` is who asked for it."""
     origin = load.checkpoint_record(backend, row, number)
-    return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit, mask)
+    return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit, mask, user)
 
 
-def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None) -> RunRow:
+def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None, user: str | None = None) -> RunRow:
     """Create a run of the same workflow that begins just before a recorded step: earlier results are kept, everything else runs again."""
     records = load.checked_from(backend, row, 1)
     places = [r for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER)]
@@ -47,7 +50,7 @@ def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id:
     first = next(r.seq for r in records if r.seq == seqs[0] or (r.kind in _ENTRIES and r.note is not None and r.note.startswith(inside)))
     mark = load.prune_mark(backend, row)  # the workflow rebuilds the state, so an older one is enough, or none
     saves = [r for r in records if r.kind == Kind.CHECKPOINT and r.seq < first and (mark is None or mark.has_state(r.number))]
-    return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None)
+    return _make(backend, framer, row, saves[-1] if saves else None, [r for r in records if r.seq < first], id, None, user=user)
 
 
 def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
@@ -61,7 +64,7 @@ def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
 
 def _make(
     backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None,
-    mask: Any = None,
+    mask: Any = None, user: str | None = None,
 ) -> RunRow:  # fmt: skip
     about = _start_of(records)
     workflow = "workflow" in about
@@ -82,7 +85,9 @@ def _make(
     edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
     where = {"number": origin.number, "digest": origin.digest} if origin is not None else {}
     kept = {"saves": saves, "edited": edit is not None, **({"edits": edits} if edits else {})} if workflow else {}
-    chain.start(**about, parent=row.id, parent_key=row.key, **where, **kept)
+    if edit is not None and not workflow:
+        kept = {"state_edited": True}
+    chain.start(**about, parent=row.id, parent_key=row.key, **where, **kept, **({"user": user} if user else {}))
     chain.chunks(chunks)
     chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
     if origin is not None:

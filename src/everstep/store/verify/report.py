@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.fields import Shape, field
+
+if TYPE_CHECKING:
+    from everstep.store.verify.against import Compared
 
 Depth = Literal["quick", "records", "full"]
 
@@ -39,6 +42,8 @@ class Report(Shape):
     """How far the check came, in words."""
     not_recorded: str | None = None
     """Why the store did not record this result; None if it did."""
+    against: Compared | None = None
+    """The comparison with signed heads, if there was one."""
 
     @property
     def ok(self) -> bool:
@@ -60,6 +65,8 @@ class Report(Shape):
         head = f"verify {self.depth}: {_count(self.runs, 'run')}, {_count(self.records, 'record')}, {_count(self.chunks, 'chunk')}: "
         found = "all good" if self.ok else _count(len(self.problems), "problem")
         lines = [head + found, *map(str, self.problems)]
+        if self.against is not None:
+            lines += [str(self.against), *map(str, self.against.deleted)]
         if self.unreachable:
             lines.append(
                 f"{_count(self.unreachable, 'chunk')} that nothing refers to, {self.unreachable_bytes:,} bytes: store.gc() frees them"

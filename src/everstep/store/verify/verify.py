@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everstep import clock as clocks
 from everstep.backends.contract.core import Backend, Query
-from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed
+from everstep.errors import Damaged, EverstepError, InvalidArgument, StoreClosed, UntrustedHeads
 from everstep.records import RunRow, Status
 from everstep.store import queue_entries
 from everstep.store.progress import Pace, Progress, TimeOver
@@ -26,21 +26,44 @@ from everstep.store.read_ahead import ahead_of
 from everstep.store.verify.report import Depth, Problem, Report
 from everstep.store.verify.run_proof import RunProof
 
+if TYPE_CHECKING:
+    from everstep.store.verify.heads import HeadsFile
+
 __all__ = ["Depth", "Problem", "Report", "verify"]
 _AT_ONCE, _HEADS_AT_ONCE = 500, 2000
 _OVER = (Status.SUCCEEDED, Status.CANCELLED)
 _MOST_MISSES = 10_000  # positions to try one by one to find the next readable row
 
 
-def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None = None, seconds: Any = None) -> Report:
+def verify(
+    backend: Backend,
+    depth: Depth = "quick",
+    progress: Progress | None = None,
+    seconds: Any = None,
+    against: Any = None,
+    public_key: Any = None,
+) -> Report:
+    """Verify a store; with `against`, a file of signed heads, compare it with them first."""
     if depth not in ("quick", "records", "full"):
         raise InvalidArgument(f"depth must be quick, records or full, got {depth!r}")
+    if against is None:
+        return _verify(backend, depth, progress, seconds, None)
+    from everstep.store.verify.heads import HeadsFile
+    from everstep.store.verify.signing_keys import public_key as key_of
+
+    with HeadsFile(against, key_of(public_key)) as file:
+        return _verify(backend, depth, progress, seconds, file)
+
+
+def _verify(backend: Backend, depth: Depth, progress: Progress | None, seconds: Any, against: HeadsFile | None) -> Report:
     pace = Pace(progress, seconds)
     report = Report(depth)
     ahead, backend = ahead_of(backend)
     proof = RunProof(backend, depth, pace, ahead=ahead)
     check = _Check(backend, report, pace, proof)
     try:
+        if against is not None:
+            _compare(backend, against, pace, report)
         check.all()
     except TimeOver:
         report.complete = False
@@ -52,6 +75,21 @@ def verify(backend: Backend, depth: Depth = "quick", progress: Progress | None =
     if report.complete:
         pace.end("all")
     return report
+
+
+def _compare(backend: Backend, file: HeadsFile, pace: Pace, report: Report) -> None:
+    """Compare the store with signed heads. Damage that ends this is reported, and the verification continues."""
+    from everstep.store.verify.against import Compared, compare
+
+    report.against = Compared(file.header.at)
+    try:
+        compare(backend, file, pace, report.against)
+    except (StoreClosed, UntrustedHeads):
+        raise
+    except EverstepError as error:
+        report.add([Problem(error.code, "store", f"the comparison with the signed heads ended: {error.message}")])
+    finally:
+        report.add(report.against.problems)
 
 
 def _remember(backend: Backend, report: Report, pace: Pace) -> None:
