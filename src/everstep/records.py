@@ -34,6 +34,7 @@ ZERO = bytes(32)
 MODULUS = 1 << 256
 SALT_BYTES = 16
 Seal = Callable[[bytes], bytes]
+ENCRYPTION = "encryption"  # the property of an encrypted store; its check is not keyed, because it must be read before the key is known
 SEALED = "sealed"  # the property of a store with a keyed seal, so that it is not opened with another one
 CHILD = -1  # the parent_number of a run that another run called; a fork has the number of the checkpoint where it begins
 
@@ -69,10 +70,14 @@ def unkeyed(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
-class Opener(Protocol):
-    """Opens the bodies of records: the framer of a store."""
+Place = tuple[str | int | bytes, ...]
+"""What a frame is, and which one of its run: ("record", 7, "step"). An encrypted frame can be opened in its own place only."""
 
-    def unwrap(self, frame: bytes) -> bytes: ...
+
+class Opener(Protocol):
+    """Opens the frames of a run, such as the bodies of its records."""
+
+    def unwrap(self, frame: bytes, place: Place) -> bytes: ...
 
 
 class _Opened:
@@ -114,8 +119,8 @@ class Record(Shape, _Opened):
         return self.body_digest
 
     def content(self) -> bytes:
-        """Return the content of the body, unwrapped by the framer of the store that made or verified this record."""
-        return self.opener.unwrap(self.body or b"")
+        """Return the content of the body, unwrapped by the frames of the run that made or verified this record."""
+        return self.opener.unwrap(self.body or b"", ("record", self.seq, self.kind))
 
     def opened_by(self, opener: Opener) -> Record:
         """Set the opener; return the record itself."""
@@ -392,7 +397,7 @@ class Tombstone(Shape, frozen=True):
 
 def property_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
     """Return the digest of a property of the store."""
-    return seal(packb([name, value]))
+    return (unkeyed if name == ENCRYPTION else seal)(packb([name, value]))
 
 
 class Worker(Shape):

@@ -1,11 +1,10 @@
 """The wrapper around all stored content: one frame for each record body and each chunk.
 
     byte 0      format version, 1
-    byte 1      flags: bits 0-1 compression (0 none, 1 zstd, 2 gzip), bit 2 dictionary, bit 3 encryption
+    byte 1      flags: bits 0-1 compression (0 none, 1 zstd, 2 gzip), bit 2 dictionary (reserved), bit 3 encryption (`codec.encryption`)
     4 bytes     length of the content, big-endian            if compressed
     4 bytes     dictionary id, big-endian                    if bit 2 (reserved)
-    4 bytes     key id, big-endian                           if bit 3 (reserved)
-    the rest    the content, compressed and then encrypted as the flags say
+    the rest    the content, compressed as the flags say
 
 One store may contain frames of all kinds. The limits are checked before any work is done: a frame's content is at most MAX_CONTENT bytes.
 Compressed content above RATIO_FREE bytes is at most MAX_RATIO times as long as the frame, and its value takes no more memory than LIGHT
@@ -17,9 +16,11 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
 from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
+from everstep.records import Place
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -42,8 +43,53 @@ _NO_MEMORY = "not enough memory"  # zstd reports it only by this text
 _PARAMETER = zstd.CompressionParameter
 
 
+Chunk = tuple[bytes, bytes]
+"""The digest of a chunk's content, and an inner frame; as it is stored: its name, and its frame."""
+Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
+
+
+class Frames(Protocol):
+    """The frames of one run. Every frame says which place it belongs to."""
+
+    def wrap(self, content: bytes, place: Place, least: int = 0) -> bytes:
+        """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
+
+    def unwrap(self, frame: bytes, place: Place) -> bytes:
+        """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and for one of another place if the store is encrypted."""
+
+    def stored(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        """Return the chunks as they are stored."""
+
+    def chunk_name(self, digest: bytes) -> bytes:
+        """Return the name under which the chunk of this content is stored."""
+
+    def open_chunk(self, name: bytes, frame: bytes) -> bytes:
+        """Return the inner frame of a stored chunk. A frame that cannot be opened yields one that no framer opens."""
+
+    def fetcher(self, read: Fetch) -> Fetch:
+        """Return a function from digests of content to inner frames, given one from stored names to stored frames."""
+
+
+class Framing(Protocol):
+    """Makes and opens the frames of a store. A store has one, and no frame of it is made or opened by anything else."""
+
+    @property
+    def inner(self) -> Framer:
+        """Wraps and unwraps what is inside of chunks, and compresses."""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether frames are encrypted."""
+
+    def of(self, family: bytes, key: bytes) -> Frames:
+        """Return the frames of a run, given its family and its key."""
+
+    def store(self) -> Frames:
+        """Return the frames that belong to no run: schedules, orders."""
+
+
 class Framer:
-    """Wraps content with one choice of compression; unwraps any frame. A store has one, and no frame of it is made or opened by anything else."""
+    """Wraps content with one choice of compression; unwraps any frame. It is also the `Framing` of a store that is not encrypted."""
 
     __slots__ = ("_code", "_level", "_threshold")
 
@@ -60,7 +106,31 @@ class Framer:
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold
 
-    def wrap(self, content: bytes, least: int = 0) -> bytes:
+    encrypted = False
+
+    @property
+    def inner(self) -> Framer:
+        return self
+
+    def of(self, family: bytes, key: bytes) -> Framer:
+        return self
+
+    def store(self) -> Framer:
+        return self
+
+    def stored(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        return chunks
+
+    def chunk_name(self, digest: bytes) -> bytes:
+        return digest
+
+    def open_chunk(self, name: bytes, frame: bytes) -> bytes:
+        return frame
+
+    def fetcher(self, read: Fetch) -> Fetch:
+        return read
+
+    def wrap(self, content: bytes, place: Place | None = None, least: int = 0) -> bytes:
         """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
         size = len(content)
         if size > MAX_CONTENT:
@@ -72,7 +142,7 @@ class Framer:
             return _PLAIN + content
         return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
 
-    def unwrap(self, frame: bytes) -> bytes:
+    def unwrap(self, frame: bytes, place: Place | None = None) -> bytes:
         """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and MemoryError if memory is short: the frame may be intact."""
         return frame[2:] if frame.startswith(_PLAIN) else _unpacked(frame)
 
@@ -94,6 +164,8 @@ def _unpacked(frame: bytes) -> bytes:
     if frame[0] != VERSION:
         raise DamagedFrame(f"frame version {frame[0]} is unknown; this program supports version {VERSION}")
     flags = frame[1]
+    if flags == _ENCRYPTED:
+        raise DamagedFrame("an encrypted frame cannot be opened: it was changed, belongs to another place, or has another key")
     if flags & (_DICTIONARY | _ENCRYPTED) or flags not in (_ZSTD, _GZIP):
         raise DamagedFrame(f"frame flags {flags:#04x} require features that this program does not have")
     size = int.from_bytes(frame[2:6])

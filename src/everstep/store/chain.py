@@ -10,7 +10,7 @@ from ormsgpack import packb
 
 from everstep.backends.contract.core import MAX_SEQ, Commit
 from everstep.clock import clock
-from everstep.codec.frame import Framer
+from everstep.codec.frame import Framing
 from everstep.errors import IllegalTransition, LimitExceeded
 from everstep.fields import Shape
 from everstep.records import SALT_BYTES, ZERO, Kind, RunRow, Seal, Status, make_record, unkeyed
@@ -56,8 +56,8 @@ _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.
 class Chain:
     """Adds records to a run, one after the other, and ends in a commit."""
 
-    def __init__(self, framer: Framer, row: RunRow, was: RunRow | None, seal: Seal = unkeyed):
-        self._framer = framer
+    def __init__(self, framer: Framing, row: RunRow, was: RunRow | None, seal: Seal = unkeyed):
+        self._frames = framer.of(row.family, row.key)
         self._seal = seal
         self._was = was
         self._row = row.copy()
@@ -74,7 +74,7 @@ class Chain:
             raise LimitExceeded(
                 f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy="Continue in a fork: store.fork(run_id)."
             )
-        body = self._framer.wrap(content, SMALL_ENTRY if kind in _ENTRIES else 0)
+        body = self._frames.wrap(content, ("record", row.head_seq + 1, kind), SMALL_ENTRY if kind in _ENTRIES else 0)
         row.head_seq += 1
         record = make_record(
             row.head_digest, row.id, row.key, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta, own, salt,
@@ -82,7 +82,7 @@ class Chain:
         )  # fmt: skip
         row.head_digest = record.digest
         row.stored += len(body)
-        record.opener = self._framer
+        record.opener = self._frames
         self._records.append(record)
 
     def entries(self, entries: Sequence[Entry]) -> None:
