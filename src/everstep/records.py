@@ -74,17 +74,64 @@ Place = tuple[str | int | bytes, ...]
 """What a frame is, and which one of its run: ("record", 7, "step"). An encrypted frame can be opened in its own place only."""
 
 
-class Opener(Protocol):
-    """Opens the frames of a run, such as the bodies of its records."""
+Chunk = tuple[bytes, bytes]
+"""The digest of a chunk's content, and an inner frame; as it is stored: its name, and its frame."""
+Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 
-    def unwrap(self, frame: bytes, place: Place) -> bytes: ...
+
+class Frames(Protocol):
+    """The frames of one run. Every frame says which place it belongs to."""
+
+    def wrap(self, content: bytes, place: Place, least: int = 0) -> bytes:
+        """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
+
+    def unwrap(self, frame: bytes, place: Place) -> bytes:
+        """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and for one of another place if the store is encrypted."""
+
+    def stored(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        """Return the chunks as they are stored."""
+
+    def chunk_name(self, digest: bytes) -> bytes:
+        """Return the name under which the chunk of this content is stored."""
+
+    def open_chunk(self, name: bytes, frame: bytes) -> bytes:
+        """Return the inner frame of a stored chunk. A frame that cannot be opened yields one that no framer opens."""
+
+    def fetcher(self, read: Fetch) -> Fetch:
+        """Return a function from digests of content to inner frames, given one from stored names to stored frames."""
+
+
+class Inner(Protocol):
+    """Compresses: wraps what is inside of chunks."""
+
+    def wrap(self, content: bytes, place: Place | None = None, least: int = 0) -> bytes: ...
+
+    def unwrap(self, frame: bytes, place: Place | None = None) -> bytes: ...
+
+
+class Framing(Protocol):
+    """Makes and opens the frames of a store. A store has one, and no frame of it is made or opened by anything else."""
+
+    @property
+    def inner(self) -> Inner:
+        """Wraps and unwraps what is inside of chunks, and compresses."""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether frames are encrypted."""
+
+    def of(self, family: bytes, key: bytes) -> Frames:
+        """Return the frames of a run, given its family and its key."""
+
+    def store(self) -> Frames:
+        """Return the frames that belong to no run: schedules, orders."""
 
 
 class _Opened:
     """Holds the opener of a record's body. It is not a field, so it plays no part in comparing two records."""
 
     __slots__ = ("opener",)
-    opener: Opener
+    opener: Frames
 
 
 class Record(Shape, _Opened):
@@ -122,8 +169,8 @@ class Record(Shape, _Opened):
         """Return the content of the body, unwrapped by the frames of the run that made or verified this record."""
         return self.opener.unwrap(self.body or b"", ("record", self.seq, self.kind))
 
-    def opened_by(self, opener: Opener) -> Record:
-        """Set the opener; return the record itself."""
+    def opened_by(self, opener: Frames) -> Record:
+        """Set what opens the body: the frames of its run. Return the record itself."""
         self.opener = opener
         return self
 

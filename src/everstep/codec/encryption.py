@@ -19,9 +19,9 @@ from typing import Any
 
 from ormsgpack import packb
 
-from everstep.codec.frame import VERSION, Chunk, Fetch, Framer
+from everstep.codec.frame import VERSION, Framer
 from everstep.errors import DamagedFrame, MissingPackage
-from everstep.records import Place
+from everstep.records import Chunk, Fetch, Place
 
 KEY_BYTES = 32
 NONCE_BYTES = 12

@@ -16,11 +16,11 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
-from everstep.records import Place
+from everstep.records import Chunk, Fetch, Place
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -41,51 +41,6 @@ _local = threading.local()
 _SHORT = 8192
 _NO_MEMORY = "not enough memory"  # zstd reports it only by this text
 _PARAMETER = zstd.CompressionParameter
-
-
-Chunk = tuple[bytes, bytes]
-"""The digest of a chunk's content, and an inner frame; as it is stored: its name, and its frame."""
-Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
-
-
-class Frames(Protocol):
-    """The frames of one run. Every frame says which place it belongs to."""
-
-    def wrap(self, content: bytes, place: Place, least: int = 0) -> bytes:
-        """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
-
-    def unwrap(self, frame: bytes, place: Place) -> bytes:
-        """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and for one of another place if the store is encrypted."""
-
-    def stored(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
-        """Return the chunks as they are stored."""
-
-    def chunk_name(self, digest: bytes) -> bytes:
-        """Return the name under which the chunk of this content is stored."""
-
-    def open_chunk(self, name: bytes, frame: bytes) -> bytes:
-        """Return the inner frame of a stored chunk. A frame that cannot be opened yields one that no framer opens."""
-
-    def fetcher(self, read: Fetch) -> Fetch:
-        """Return a function from digests of content to inner frames, given one from stored names to stored frames."""
-
-
-class Framing(Protocol):
-    """Makes and opens the frames of a store. A store has one, and no frame of it is made or opened by anything else."""
-
-    @property
-    def inner(self) -> Framer:
-        """Wraps and unwraps what is inside of chunks, and compresses."""
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether frames are encrypted."""
-
-    def of(self, family: bytes, key: bytes) -> Frames:
-        """Return the frames of a run, given its family and its key."""
-
-    def store(self) -> Frames:
-        """Return the frames that belong to no run: schedules, orders."""
 
 
 class Framer:

@@ -79,7 +79,7 @@ def schedule(
         following = min(following, before["next"])
     said = {
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
-        "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
+        "input": b64encode(store.framer.store().wrap(encode([list(stored[0]), stored[1]], "arguments"), ("schedule", name))).decode(),
     }  # fmt: skip
     store.backend.set_property(PREFIX + name, json.dumps(said))
     return _parse(store, PREFIX + name, said)
@@ -128,7 +128,7 @@ def _digest(text: str) -> str:
 
 def _parse(store: EngineStore, name: str, said: dict[str, Any]) -> Schedule:
     task = Task(**said["task"])
-    args, kwargs = decode(store.framer.unwrap(b64decode(said["input"])))
+    args, kwargs = decode(store.framer.store().unwrap(b64decode(said["input"]), ("schedule", name.removeprefix(PREFIX))))
     return Schedule(
         name.removeprefix(PREFIX), said["workflow"], said["cron"], said["zone"], cast(Missed, said["missed"]), task.queue, task.priority, task.key,
         datetime.fromtimestamp(said["next"] / 1e6, UTC), (tuple(args), kwargs),

@@ -244,7 +244,7 @@ def first_words(
 ) -> tuple[dict[str, Any], list[tuple[bytes, bytes]]]:
     """Return the content of a run's first record, and its chunks. Without a workflow, only the name is known."""
     digest = digest_of(*stored, name)
-    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
+    form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.inner.wrap)
     about = {
         "workflow": name, "version": flow and flow.version, "input_digest": digest, "definition": flow and definition_of(store, flow),
         "input": [form, body],

@@ -10,10 +10,9 @@ from ormsgpack import packb
 
 from everstep.backends.contract.core import MAX_SEQ, Commit
 from everstep.clock import clock
-from everstep.codec.frame import Framing
 from everstep.errors import IllegalTransition, LimitExceeded
 from everstep.fields import Shape
-from everstep.records import SALT_BYTES, ZERO, Kind, RunRow, Seal, Status, make_record, unkeyed
+from everstep.records import SALT_BYTES, ZERO, Chunk, Framing, Kind, RunRow, Seal, Status, make_record, unkeyed
 from everstep.snapshot.saver import Saved
 
 
@@ -92,7 +91,8 @@ class Chain:
             if entry.chunks:
                 self.chunks(entry.chunks)
 
-    def chunks(self, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+    def chunks(self, chunks: Sequence[Chunk]) -> None:
+        chunks = self._frames.stored(chunks)
         self._chunks.extend(chunks)
         self._row.stored += sum(len(frame) for _, frame in chunks)
 

@@ -61,7 +61,7 @@ def attempts(store: BaseStore, run: str) -> set[int]:
     count, nor do the attempts of the run that this one was forked from.
     """
     row = store.backend.run(run)
-    records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _ATTEMPTED)
+    records = () if row is None else unproved(store.backend, row, 1, row.head_seq, _ATTEMPTED)
     own = (one for one in records if row is not None and one.at >= row.created_at)
     return {one.epoch for one in own if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
 

@@ -21,7 +21,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_tag, new_id
-from everstep.records import RunRow, Status, Tag
+from everstep.records import Framing, RunRow, Status, Tag
 from everstep.snapshot.saver import Saver
 from everstep.store import load as reading
 from everstep.store import query
@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
 class BaseStore:
     """Runs, checkpoints and states in one backend."""
 
-    framer: Framer
+    framer: Framing
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class BaseStore:
         need(self.backend, Audit, Index, Reclaim)
         from everstep.store.retention.drop import drop
 
-        return drop(self.backend, self.framer, find_run(self.backend, run_id), numbers)
+        return drop(self.backend, find_run(self.backend, run_id), numbers)
 
     def gc(self, *, dry_run: bool = False, compact: bool = False, progress: Progress | None = None) -> Collected:
         """Free the chunks that nothing refers to any more, and return the space. Others may write meanwhile.
@@ -330,7 +330,7 @@ class BaseStore:
         need(self.backend, Audit, Reclaim, Properties)
         from everstep.store.retention.cleanup import Cleaner
 
-        return Cleaner(self.backend, self.framer, self.retention, self.protect)
+        return Cleaner(self.backend, self.retention, self.protect)
 
     def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
@@ -397,7 +397,7 @@ class BaseStore:
 # For code that writes runs. Functions, because a user of a store does not need them.
 
 
-def frame_with(store: BaseStore, framer: Framer) -> None:
+def frame_with(store: BaseStore, framer: Framing) -> None:
     """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
     store.framer = store.backend.framer = framer
 
@@ -450,7 +450,7 @@ def checkpoint_commit(
 
 def new_saver(store: BaseStore) -> Saver:
     """Return a saver for the state of a run; it masks values if the store does."""
-    saver = Saver(store.framer.wrap, store._checking)
+    saver = Saver(store.framer.inner.wrap, store._checking)
     if store.mask is None:
         return saver
     from everstep.store.masking import MaskingSaver

@@ -22,7 +22,7 @@ from everstep.backends.contract.queues import Queues
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.types import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Outcome, Query
 from everstep.errors import EverstepError
-from everstep.records import Opener, Record, RunRow, Seal, Worker
+from everstep.records import Framing, Record, RunRow, Seal, Worker
 
 __all__ = ["MAX_SEQ", "Backend", "Commit", "Committed", "Core", "Done", "Located", "Manifest", "Outcome", "Query", "submit"]
 
@@ -32,8 +32,8 @@ class Core(Protocol):
 
     url: str
     durable: bool
-    framer: Opener
-    """Opens the frames of this store, for code that reads through the backend. The store sets it; a backend itself never opens a frame."""
+    framer: Framing
+    """Makes and opens the frames of this store, for code that reads through the backend. The store sets it; a backend itself never opens a frame."""
     seal: Seal
     """Makes and verifies the digests of records and the checks of rows: `records.unkeyed` unless the store was opened with a key."""
 

@@ -26,9 +26,9 @@ from everstep.fields import replace
 from everstep.records import (
     ZERO,
     Base,
+    Framing,
     Kind,
     Message,
-    Opener,
     Pruned,
     Record,
     RunRow,
@@ -53,7 +53,7 @@ class MemoryBackend:
     def __init__(self, name: str | None = None, *, seal: Seal = unkeyed) -> None:
         self.url = f"memory://{name or ''}"
         self.seal = seal
-        self.framer: Opener = Framer()
+        self.framer: Framing = Framer()
         self._data = data_of(name, seal)
         self._own_workers: set[str] = set()
         self._closed = False

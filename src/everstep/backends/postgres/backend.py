@@ -43,7 +43,7 @@ from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
 from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.records import Base, Framing, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 
 _LAST = 2**63 - 1
 
@@ -66,7 +66,7 @@ class PostgresBackend:
         self._address = Address(url, schema, namespace, patience)
         patience = self._address.patience
         self.url = self._address.url
-        self.framer: Opener = Framer()
+        self.framer: Framing = Framer()
         self.seal: Seal = unkeyed  # the server also computes checks of rows: sql/queues.sql
         self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)

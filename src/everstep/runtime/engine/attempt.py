@@ -289,7 +289,7 @@ class Attempt:
         for name in ("cancel", "pause"):
             message = self.messages.waiting.get(name)
             if message is not None:
-                raise self.interrupt(request_in(message, self.store.framer))
+                raise self.interrupt(request_in(self.store.backend, self.live()[0], message))
 
     def listen(self) -> None:
         """Check for a signal, and every second for an operator's message, while the run waits in this process."""

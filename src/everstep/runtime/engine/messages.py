@@ -11,13 +11,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Backend, Commit
 from everstep.clock import clock
-from everstep.codec.frame import Framer
-from everstep.codec.values import decode, encode
 from everstep.errors import DamagedRun, StoreError
 from everstep.records import Message, RunRow, Seal
 from everstep.runtime.engine.replay import forget
+from everstep.store.frames import content_of_message, new_message
 from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:
@@ -45,10 +44,8 @@ class Messages:
     def send(self, name: str, due: int | None, content: object = None, at: int | None = None) -> None:
         """Send a message to the run itself, with the next commit: a message with `due` wakes it then."""
         attempt = self._attempt
-        body = attempt.store.framer.wrap(encode(content))
-        self.outgoing.append(
-            Message.make(attempt.live()[0].key, name, due, clock.now_us() if at is None else at, body, attempt.store.backend.seal)
-        )
+        at = clock.now_us() if at is None else at
+        self.outgoing.append(new_message(attempt.store.backend, attempt.live()[0], name, due, at, content))
 
     def keep_asleep(self, name: str) -> None:
         """Keep a message, so that there is never a second one of its name; but it no longer wakes the run."""
@@ -112,7 +109,7 @@ def verified(row: RunRow, message: Message, seal: Seal) -> Message:
     return message
 
 
-def request_in(message: Message, framer: Framer) -> str:
+def request_in(backend: Backend, row: RunRow, message: Message) -> str:
     """Return what an operator asked for, and why."""
-    reason = decode(framer.unwrap(message.body))
+    reason = content_of_message(backend, row, message)
     return f"{message.name}: {reason}" if reason else message.name

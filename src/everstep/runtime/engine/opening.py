@@ -236,7 +236,7 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in messages.waiting and row.status != Status.CANCELLED:
-        reason = request_in(messages.waiting["cancel"], run.store.framer)
+        reason = request_in(run.store.backend, row, messages.waiting["cancel"])
         ending = Ending(Status.CANCELLED, reason=reason)
         end(run, ending)
         tell_caller(run, ending)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit, submit
 from everstep.clock import clock
-from everstep.codec.values import decode, encode
+from everstep.codec.values import encode
 from everstep.errors import EverstepError, Interrupted, StepFailed, StoreClosed
 from everstep.runtime.engine.in_flight import Waiter
 from everstep.runtime.steps.lookup import run_again
 from everstep.runtime.steps.retry import chance
 from everstep.runtime.steps.ticket import Ticket
+from everstep.store.frames import content_of_message
 from everstep.store.journal.entries import FAILED, INLINE, RUNNING, SUCCEEDED, StepEntry, StepFlags
 from everstep.store.journal.results import result_body
 from everstep.threads.at_once import at_once
@@ -59,11 +60,11 @@ def _skip(ticket: Ticket) -> tuple[Any]:
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
     message = run.messages.waiting.pop(f"skip:{ticket.address}")
-    result = decode(run.store.framer.unwrap(message.body))
+    result = content_of_message(run.store.backend, run.live()[0], message)
     ticket.started = clock.now_us()
     mask = run.mask
     kept = result if mask is None else mask(result, f"result of {ticket.address}")
-    form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.wrap)
+    form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.inner.wrap)
     ticket.record(SUCCEEDED, form, data, None, {"skipped": True}, chunks)
     with run.writer.lock:
         run.messages.read.append(message.name)
@@ -154,7 +155,7 @@ def succeeded(ticket: Ticket, result: Any) -> None:
     mask, name = run.mask, f"result of {ticket.address}"
     try:
         kept = result if mask is None else mask(result, name)
-        form, data, chunks = result_body(kept, name, run.store.framer.wrap)
+        form, data, chunks = result_body(kept, name, run.store.framer.inner.wrap)
     except EverstepError as error:
         ticket.undo(error)
         failed(ticket, error, final=True)

@@ -24,6 +24,7 @@ from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
 from everstep.runtime.waits.answer_schema import to_schema
+from everstep.store.frames import content_of_message, new_message
 from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, pack
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _message(run: Attempt, asked: Question) -> Message | None:
 
 
 def _said(run: Attempt, message: Message) -> dict[str, Any]:
-    said = decode(run.store.framer.unwrap(message.body))
+    said = content_of_message(run.store.backend, run.live()[0], message)
     if not isinstance(said, dict) or "value" not in said or not isinstance(said.get("by"), (str, type(None))):
         raise DamagedFrame(f"the message {message.name!r} does not contain an answer")
     return said
@@ -261,7 +262,7 @@ def _said(run: Attempt, message: Message) -> dict[str, Any]:
 def _expired(run: Attempt, address: str, default: Any) -> Message:
     said = {"value": None if default is NONE else _kept(run, default, address), "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
-    return Message.make(run.live()[0].key, f"answer:{address}", now, now, run.store.framer.wrap(encode(said)), run.store.backend.seal)
+    return new_message(run.store.backend, run.live()[0], f"answer:{address}", now, now, said)
 
 
 def _kept(run: Attempt, value: Any, address: str) -> Any:

@@ -15,6 +15,7 @@ from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import cursor as cursors
 from everstep.store.events.cursor import Cursor
 from everstep.store.events.event import Event
+from everstep.store.frames import frames_of
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.entries import (
     ENTRY_KINDS,
@@ -72,7 +73,7 @@ def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)
         known[record.run, record.seq] = record.digest
-        yield event_of(position, record.opened_by(backend.framer))
+        yield event_of(position, record.opened_by(frames_of(backend, row)))
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:

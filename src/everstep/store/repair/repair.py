@@ -17,7 +17,7 @@ from everstep.clock import clock
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, NotAStore, StoreError
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Seal, Tombstone, property_check, shift, unkeyed
+from everstep.records import ZERO, Framing, Seal, Tombstone, property_check, shift, unkeyed
 from everstep.store.progress import Pace, Progress
 from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
@@ -38,7 +38,7 @@ def repair(source: str | os.PathLike[str], target: str | os.PathLike[str], *, pr
 
 
 def repair_sealed(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framer, progress: Progress | None = None
+    source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framing, progress: Progress | None = None
 ) -> Repaired:
     """Repair a store that has its own seal and framer; the new one gets the same."""
     pace = Pace(progress, None)
@@ -152,9 +152,12 @@ class _Repair(Shape):
     def _chunks(self, found: Found, finder: Finder) -> None:
         recovered = found.recovered
         written = self._written.setdefault(recovered.row.family, set())
+        frames = self.healer.framer.of(recovered.row.family, recovered.row.key)
         for digest in sorted(recovered.needed - written):
-            frame = recovered.made.get(digest) or finder.chunks(recovered.row.family, [digest])[digest]
-            self.builder.chunk(recovered.row.family, digest, frame)
+            made = recovered.made.get(digest)
+            frame = frames.stored([(digest, made)])[0][1] if made is not None else finder.stored(recovered.row.family, digest)
+            assert frame is not None
+            self.builder.chunk(recovered.row.family, frames.chunk_name(digest), frame)
             self.out.chunks += 1
         written |= recovered.needed
 

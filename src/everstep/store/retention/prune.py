@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
-from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
 from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
@@ -71,14 +70,12 @@ class Pruner:
     def __init__(
         self,
         backend: Backend,
-        framer: Framer,
         policies: Callable[[RunRow], Policy | None],
         protected: Iterable[str],
         without: Collection[str] = (),
     ):
         self._without = without  # ids of runs that count as deleted
         self._backend = backend
-        self._framer = framer
         self._policies = policies
         self._protected = frozenset(protected)
         self._crowd: dict[bytes, tuple[set[int], int]] = {}
@@ -130,7 +127,7 @@ class Pruner:
         decisions = self._decide(found, policy)
         if row.key in self._crowd:
             decisions = dropped_by_limit(decisions, *self._crowd[row.key])
-        return found, make_plan(self._backend, self._framer, found, decisions, self._family(row.family))
+        return found, make_plan(self._backend, found, decisions, self._family(row.family))
 
     def _family(self, family: bytes) -> Reach:
         """Return the reachable chunks of a family, cached for the current one: its runs share most chunks."""
@@ -140,7 +137,7 @@ class Pruner:
 
     def _cut(self, found: Survey, plan: RunPlan, before: RunPlan, out: PrunePlan, pace: Pace) -> None:
         """Carry out a plan. `before` collects the results of plans that were not carried out completely."""
-        cutter = Cutter(self._backend, self._framer, found, plan, pace)
+        cutter = Cutter(self._backend, found, plan, pace)
         try:
             cutter.all()
         except TimeOver:

@@ -14,6 +14,7 @@ from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.frames import frames_of
 from everstep.store.journal.entries import said_in
 from everstep.store.refs import verified
 from everstep.store.retention.retention import Point
@@ -88,7 +89,7 @@ def survey(backend: Backend, row: RunRow, without: Collection[str] = ()) -> Surv
 
 def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
     """Yield every record up to the head of the row; each must match its digest, and the last one the row."""
-    before, seq, number = ZERO, 0, 0
+    before, seq, number, frames = ZERO, 0, 0, frames_of(backend, row)
     while seq < row.head_seq:
         batch = backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
         if not batch:
@@ -101,7 +102,7 @@ def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
             if fault or record.number != number:
                 raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints, there are {number}")
             before, seq = record.digest, record.seq
-            yield record.opened_by(backend.framer)
+            yield record.opened_by(frames)
     if before != row.head_digest or number != row.checkpoints:
         raise DamagedRun(f"the records of run {row.id!r} do not end where its row says")
 
