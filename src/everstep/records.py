@@ -29,11 +29,13 @@ from typing import Any, Protocol
 from ormsgpack import packb
 
 from everstep.fields import Shape, replace
+from everstep.seals import Seal as Seal
+from everstep.seals import of_rows
+from everstep.seals import unkeyed as unkeyed
 
 ZERO = bytes(32)
 MODULUS = 1 << 256
 SALT_BYTES = 16
-Seal = Callable[[bytes], bytes]
 ENCRYPTION = "encryption"  # the property of an encrypted store; its check is not keyed, because it must be read before the key is known
 SEALED = "sealed"  # the property of a store with a keyed seal, so that it is not opened with another one
 CHILD = -1  # the parent_number of a run that another run called; a fork has the number of the checkpoint where it begins
@@ -65,11 +67,6 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-def unkeyed(data: bytes) -> bytes:
-    """The seal of a store without a key."""
-    return sha256(data).digest()
-
-
 Place = tuple[str | int | bytes, ...]
 """What a frame is, and which one of its run: ("record", 7, "step"). An encrypted frame can be opened in its own place only."""
 
@@ -77,6 +74,11 @@ Place = tuple[str | int | bytes, ...]
 Chunk = tuple[bytes, bytes]
 """The digest of a chunk's content, and an inner frame; as it is stored: its name, and its frame."""
 Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
+
+
+Labels = tuple[str | None, tuple[str, ...], str | None]
+"""Note, tags and the JSON text of metadata."""
+SEALED_LABELS = "\x1aencrypted:"  # how the note of an encrypted store begins
 
 
 class Frames(Protocol):
@@ -100,6 +102,12 @@ class Frames(Protocol):
     def fetcher(self, read: Fetch) -> Fetch:
         """Return a function from digests of content to inner frames, given one from stored names to stored frames."""
 
+    def seal_labels(self, labels: Labels, place: Place) -> Labels:
+        """Return labels as they are stored."""
+
+    def open_labels(self, labels: Labels, place: Place) -> Labels:
+        """Return labels as the program gave them."""
+
 
 class Inner(Protocol):
     """Compresses: wraps what is inside of chunks."""
@@ -120,11 +128,21 @@ class Framing(Protocol):
     def encrypted(self) -> bool:
         """Whether frames are encrypted."""
 
+    @property
+    def locked(self) -> bool:
+        """Whether they are, and the key is missing."""
+
+    def with_inner(self, inner: Any) -> Framing:
+        """Return the same with another choice of compression."""
+
     def of(self, family: bytes, key: bytes) -> Frames:
         """Return the frames of a run, given its family and its key."""
 
     def store(self) -> Frames:
         """Return the frames that belong to no run: schedules, orders."""
+
+    def new_family(self, family: bytes) -> bytes | None:
+        """Make the key of a new family, unless it was made; return it wrapped. None if the store is not encrypted."""
 
 
 class _Opened:
@@ -168,6 +186,12 @@ class Record(Shape, _Opened):
     def content(self) -> bytes:
         """Return the content of the body, unwrapped by the frames of the run that made or verified this record."""
         return self.opener.unwrap(self.body or b"", ("record", self.seq, self.kind))
+
+    def shown(self) -> Labels:
+        """Return the labels as the program gave them."""
+        if self.note is None or not self.note.startswith(SEALED_LABELS):
+            return self.note, self.tags, self.meta
+        return self.opener.open_labels((self.note, self.tags, self.meta), ("labels", self.seq))
 
     def opened_by(self, opener: Frames) -> Record:
         """Set what opens the body: the frames of its run. Return the record itself."""
@@ -281,7 +305,7 @@ class RunRow(Shape):
     check: bytes = ZERO
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
-        return seal(
+        return of_rows(seal)(
             packb(
                 [self.id, self.key, self.family, self.workflow, self.session, list(self.tags), self.note, self.meta, self.parent,
                  self.parent_number, self.created_at, self.status, self.updated_at, self.head_seq, self.head_digest,
@@ -320,7 +344,7 @@ class Tag(Shape, frozen=True):
 
 
 def tag_check(key: bytes, name: str, number: int, at: int, seal: Seal = unkeyed) -> bytes:
-    return seal(packb([key, name, number, at]))
+    return of_rows(seal)(packb([key, name, number, at]))
 
 
 class Message(Shape, frozen=True):
@@ -437,14 +461,14 @@ class Tombstone(Shape, frozen=True):
         return replace(bare, check=bare.digest(seal))
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
-        return seal(
+        return of_rows(seal)(
             packb([self.pk, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
         )
 
 
 def property_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
     """Return the digest of a property of the store."""
-    return (unkeyed if name == ENCRYPTION else seal)(packb([name, value]))
+    return (unkeyed if name == ENCRYPTION else of_rows(seal))(packb([name, value]))
 
 
 class Worker(Shape):

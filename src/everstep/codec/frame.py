@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded
-from everstep.records import Chunk, Fetch, Place
+from everstep.records import Chunk, Fetch, Labels, Place
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -61,7 +61,7 @@ class Framer:
         self._level = level if level is not None else (1 if compression == "zstd" else 6)
         self._threshold = threshold
 
-    encrypted = False
+    encrypted = locked = False
 
     @property
     def inner(self) -> Framer:
@@ -84,6 +84,18 @@ class Framer:
 
     def fetcher(self, read: Fetch) -> Fetch:
         return read
+
+    def seal_labels(self, labels: Labels, place: Place) -> Labels:
+        return labels
+
+    def open_labels(self, labels: Labels, place: Place) -> Labels:
+        return labels
+
+    def new_family(self, family: bytes) -> bytes | None:
+        return None
+
+    def with_inner(self, inner: Framer) -> Framer:
+        return inner
 
     def wrap(self, content: bytes, place: Place | None = None, least: int = 0) -> bytes:
         """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""

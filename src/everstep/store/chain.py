@@ -56,6 +56,7 @@ class Chain:
     """Adds records to a run, one after the other, and ends in a commit."""
 
     def __init__(self, framer: Framing, row: RunRow, was: RunRow | None, seal: Seal = unkeyed):
+        self._family_key = framer.new_family(row.family) if was is None and row.family == row.key else None
         self._frames = framer.of(row.family, row.key)
         self._seal = seal
         self._was = was
@@ -101,7 +102,10 @@ class Chain:
     ) -> None:
         """Add a checkpoint with its labels, and the runtime's header (`own`)."""
         self._row.checkpoints += 1
-        salt = None if note is None and meta is None and not tags else os.urandom(SALT_BYTES)
+        salt = None
+        if note is not None or meta is not None or tags:
+            salt = os.urandom(SALT_BYTES)
+            note, tags, meta = self._frames.seal_labels((note, tags, meta), ("labels", self._row.head_seq + 1))
         self.add(CHECKPOINT, saved.delta, note, tags, meta, own, salt)
         if saved.base is not None:
             self.add(BASE, saved.base)
@@ -126,4 +130,4 @@ class Chain:
         for name, value in changes.items():
             setattr(row, name, value)
         row.check = row.digest(self._seal)
-        return Commit(row, self._was, self._records, self._chunks)
+        return Commit(row, self._was, self._records, self._chunks, family_key=self._family_key)

@@ -16,12 +16,33 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode, encode
-from everstep.records import Base, Fetch, Frames, Message, RunRow
+from everstep.fields import replace
+from everstep.records import Base, Fetch, Frames, Framing, Message, Place, RunRow
+
+_LABELS: Place = ("labels",)
 
 
 def frames_of(backend: Backend, row: RunRow) -> Frames:
     """Return the frames of a run."""
     return backend.framer.of(row.family, row.key)
+
+
+def sealed_row(framer: Framing, row: RunRow) -> RunRow:
+    """Return the row of a new run as it is stored, given one with the labels of the program. In an encrypted store this makes its key."""
+    if not framer.encrypted:
+        return row
+    if row.family == row.key:
+        framer.new_family(row.family)
+    note, tags, meta = framer.of(row.family, row.key).seal_labels((row.note, row.tags, row.meta), _LABELS)
+    return replace(row, note=note, tags=tags, meta=meta)
+
+
+def shown_row(backend: Backend, row: RunRow) -> RunRow:
+    """Return the row of a run with its labels as the program gave them."""
+    if not backend.framer.encrypted or (row.note is None and not row.tags and row.meta is None):
+        return row
+    note, tags, meta = frames_of(backend, row).open_labels((row.note, row.tags, row.meta), _LABELS)
+    return replace(row, note=note, tags=tags, meta=meta)
 
 
 def fetch_of(backend: Backend, family: bytes) -> Fetch:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
+from everstep.store.frames import shown_row
 from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
 from everstep.store.store import fork_before as before
@@ -36,7 +37,7 @@ def ids_like(store: BaseStore, text: str, limit: int) -> list[str]:
 def known(store: BaseStore, run: str) -> RunInfo | None:
     """Return the run with exactly this id, without its error; None if there is none."""
     row = store.backend.run(run)
-    return None if row is None else RunInfo.of(row)
+    return None if row is None else RunInfo.of(shown_row(store.backend, row))
 
 
 def journal_length(store: BaseStore, run: str) -> int:

@@ -17,16 +17,16 @@ from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.reclaim import Reclaim
-from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_tag, new_id
-from everstep.records import Framing, RunRow, Status, Tag
+from everstep.records import Framing, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.refs import find_run, resolve
+from everstep.store.frames import sealed_row, shown_row
+from everstep.store.refs import add_tag, find_run, resolve
 from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
@@ -67,9 +67,10 @@ class BaseStore:
         retention: Retention | None = None,
         protect: tuple[str, ...] = (),
         redaction: Redactor | None = None,
+        framing: Framing | None = None,
     ):
         self.backend = whole(backend)
-        frame_with(self, Framer(compression, level, threshold))
+        frame_with(self, framing or Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
         self.mask: Mask | None = None
@@ -126,7 +127,7 @@ class BaseStore:
     def get(self, run_id: str) -> RunInfo:
         """Return information about a run; of a failed one also its error."""
         row = find_run(self.backend, run_id)
-        return RunInfo.of(row, reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
+        return RunInfo.of(shown_row(self.backend, row), reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
 
     def runs(self, **filters: Unpack[query.RunFilters]) -> Page[RunInfo]:
         """List runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must match), note (a part
@@ -201,7 +202,7 @@ class BaseStore:
         """Put a tag on a checkpoint. Needs no lease."""
         need(self.backend, Index)
         row, number = resolve(self.backend, ref)
-        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us(), self.backend.seal), row.id)
+        add_tag(self.backend, row, check_tag(name), number)
 
     def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
         """Create a run that begins at a checkpoint, optionally with an edited state.
@@ -215,7 +216,7 @@ class BaseStore:
 
         made = forks.fork(self.backend, self.framer, row, number, id, edit, self.mask)
         self._tell("after_fork", row.id, number=number, fork=made.id)
-        return RunInfo.of(made)
+        return RunInfo.of(shown_row(self.backend, made))
 
     def copy(self, run_id: str, id: str | None = None) -> RunInfo:
         """Create a run with the whole history of another one, under a new id in the same family; it shares all chunks.
@@ -229,7 +230,7 @@ class BaseStore:
 
         made = copy(self.backend, self.framer, row, id)
         self._tell("after_fork", row.id, fork=made.id)
-        return RunInfo.of(made)
+        return RunInfo.of(shown_row(self.backend, made))
 
     def delete(self, run_id: str) -> None:
         """Delete a run and everything that belongs only to it. Its forks stay intact."""
@@ -419,6 +420,7 @@ def first_commit(
     row = new_row(id or new_id(), **fields)
     for name, value in changes.items():
         setattr(row, name, value)
+    row = sealed_row(store.framer, row)
     chain = Chain(store.framer, row, None, store.backend.seal)
     chain.start(**about)
     chain.chunks(chunks)

@@ -16,6 +16,7 @@ from typing import Protocol
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
+from everstep.backends.contract.keys import Keys
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.queues import Queues
@@ -99,7 +100,7 @@ class Core(Protocol):
         """Write everything that was submitted, stop threads, close files. Idempotent; later calls raise StoreClosed."""
 
 
-class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Protocol):
+class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Keys, Protocol):
     """A backend with every capability except those that need a database of the caller (`outbox`, `transactions`)."""
 
     def submit(self, commit: Commit, done: Done) -> None:

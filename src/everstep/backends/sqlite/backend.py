@@ -30,8 +30,8 @@ from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry,
 from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
+from everstep.backends.sqlite import keys, upkeep
 from everstep.backends.sqlite import queues as sqlite_queues
-from everstep.backends.sqlite import upkeep
 from everstep.backends.sqlite.feed import feed_end, read_feed
 from everstep.backends.sqlite.files import os_fork
 from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
@@ -88,6 +88,7 @@ class SqliteBackend:
         self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
+        self.header: str | None = None
         self._rests = False
         self._spare_wal = finalize(self, self._file.spare_foreign_wal)  # also for a store that was never closed
         os_fork.register(self)
@@ -104,7 +105,8 @@ class SqliteBackend:
     def _prove_seal(self) -> None:
         """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
-            if not self._reader.prove_seal():
+            self.header = keys.header(self._reader)
+            if self.header is None and not self._reader.prove_seal():
                 self._writer.call(upkeep.set_property, (SEALED, "keyed"))
         except BaseException:
             self.close()
@@ -247,11 +249,18 @@ class SqliteBackend:
     def delete(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.delete, row)
+        self._forget_keys()
 
     def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
         self._check_open()
         gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
+        self._forget_keys()
         return gone
+
+    def _forget_keys(self) -> None:
+        """Have the WAL keep no copy of a key that was destroyed."""
+        if self.header is not None:
+            self._wal.forget()
 
     def manifest(self) -> Manifest:
         self._check_open()
@@ -334,6 +343,36 @@ class SqliteBackend:
         self._check_open()
         gone: int = self._writer.call(upkeep.forget, (block, before))
         return gone
+
+    def encrypt(self, header: str) -> str | None:
+        self._check_open()
+        self._writer.call(keys.encrypt, header)
+        self.header = keys.header(self._reader)
+        return self.header
+
+    def set_seal(self, seal: Seal) -> None:
+        self.seal = seal
+        self._reader.set_seal(seal)
+        self._writer.set_seal(seal)
+
+    def family_keys(self, families: Sequence[bytes]) -> dict[bytes, bytes]:
+        self._check_open()
+        return keys.family_keys(self._reader, families)
+
+    def key_page(self, after: bytes = b"", limit: int = 1000) -> list[tuple[bytes, bytes]]:
+        self._check_open()
+        return keys.key_page(self._reader, after, limit)
+
+    def replace_keys(self, changes: Sequence[tuple[bytes, bytes, bytes]]) -> int:
+        self._check_open()
+        replaced: int = self._writer.call(keys.replace_keys, changes)
+        self._wal.forget()
+        return replaced
+
+    def replace_header(self, old: str, new: str) -> bool:
+        self._check_open()
+        replaced: bool = self._writer.call(keys.replace_header, (old, new))
+        return replaced
 
     def get_property(self, name: str) -> str | None:
         self._check_open()

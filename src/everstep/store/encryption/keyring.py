@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from secrets import token_bytes
 
-from everstep.codec.encryption import KEY_BYTES, FamilyKey, derive, hashed, keyed_seal
+from everstep.codec.encryption import KEY_BYTES, FamilyKey, derive, keyed_seal
 from everstep.errors import DamagedKey, OldKey, WrongKey
 from everstep.records import Seal
 from everstep.store.encryption.header import Header
@@ -15,6 +15,7 @@ from everstep.store.encryption.kek import Wrapping, unwrapped, wrapped, wrapped_
 from everstep.store.encryption.sources import Scrypt, Source
 
 MOST_KEYS = 4096
+MOST_NEW = 256  # a commit may be built again, and must have the same key
 Read = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]
 
 
@@ -26,24 +27,29 @@ class Keyring:
         self._keks = {kek.id: kek for kek in reversed(keks)}
         self.kek = keks[0]
         self.seal: Seal = keyed_seal(derive(root, "seal"))
-        self._index = derive(root, "index")
+        self.index = derive(root, "index")
         self.store = FamilyKey(derive(root, "store"))
         self._known: OrderedDict[bytes, FamilyKey] = OrderedDict()
-        self._made: dict[bytes, bytes] = {}
+        self._made: OrderedDict[bytes, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Keyring(store={self.header.store.hex()}, key={self.kek.id!r})"
 
-    def hashed(self, *parts: str) -> str:
-        """Return the keyed hash under which a label is searched."""
-        return hashed(self._index, *parts)
-
     def create(self, family: bytes) -> bytes:
-        """Make the key of a new family; return it wrapped, for the commit that creates the family."""
+        """Make the key of a new family, or return the one that was made; wrapped, for the commit that creates the family."""
+        with self._lock:
+            made = self._made.get(family)
+        if made is not None:
+            return made
         key = token_bytes(KEY_BYTES)
         self._remember(family, FamilyKey(key))
-        return self.wrap(family, key)
+        stored = self.wrap(family, key)
+        with self._lock:
+            self._made[family] = stored
+            while len(self._made) > MOST_NEW:
+                self._made.popitem(last=False)
+        return stored
 
     def family(self, family: bytes, read: Read) -> FamilyKey:
         """Return the key of a family. Raises `DamagedKey` if the store has none."""

@@ -91,8 +91,9 @@ def _words(record: Record) -> tuple[str, dict[str, Any]]:
     kind = record.kind
     if kind == Kind.CHECKPOINT:
         header = header_of(record.own)
-        about = {"number": record.number, "kind": header.get("kind", "manual"), "note": record.note, "tags": list(record.tags)}
-        return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(record.meta)}
+        note, tags, meta = record.shown()
+        about = {"number": record.number, "kind": header.get("kind", "manual"), "note": note, "tags": list(tags)}
+        return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(meta)}
     if kind == Kind.BASE:
         return "base_written", {"number": record.number}
     if record.body is None:

@@ -13,6 +13,7 @@ from everstep.clock import clock
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
 from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
+from everstep.store.frames import shown_row
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.retention.apply_prune import Cutter
 from everstep.store.retention.plan import RunPlan, family_reach, make_plan
@@ -158,7 +159,7 @@ class Pruner:
         row = found.row
         if policy is None:
             return [Decision(point.number, True, "no retention", point.bytes, True) for point in found.points]
-        tag = next((tag for tag in row.tags if tag in self._protected), None)
+        tag = next((tag for tag in shown_row(self._backend, row).tags if tag in self._protected), None)
         pinned: Mapping[int, str] = found.pinned
         if tag is not None:
             pinned = {**{point.number: f"protected tag {tag} of the run" for point in found.points}, **pinned}

@@ -18,10 +18,10 @@ from everstep.fields import replace
 from everstep.ids import check_id, new_id
 from everstep.records import ZERO, Base, Framing, Kind, Pruned, Record, RunRow, Status, Tag, chain
 from everstep.store.chain import new_row
-from everstep.store.frames import content_of_base, frames_of, new_base
+from everstep.store.frames import content_of_base, frames_of, new_base, sealed_row, shown_row
 from everstep.store.journal.attached import address_of, number_in
 from everstep.store.journal.entries import AttachedEntry, open_as, said_in
-from everstep.store.refs import tags_of, verified
+from everstep.store.refs import stored_tags, verified
 from everstep.store.retention.run_survey import bases_of, mark_of, proved
 
 _ATTACHED, _START, _CHECKPOINT = Kind.ATTACHED.value, Kind.START.value, Kind.CHECKPOINT.value
@@ -35,11 +35,13 @@ def copy(backend: Backend, framer: Framing, row: RunRow, id: str | None) -> RunR
         raise LeaseHeld(row.id, holder.host, holder.pid, iso(row.since), iso(holder.expires_at))
     name = check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}"
     for _ in range(_TRIES):
-        mark, bases, tags = mark_of(backend, row), bases_of(backend, row), tags_of(backend, row)
+        mark, bases, tags = mark_of(backend, row), bases_of(backend, row), stored_tags(backend, row)
+        given = shown_row(backend, row)
         made = new_row(
-            name, row.family, workflow=row.workflow, session=row.session, tags=row.tags, note=row.note, meta=row.meta, parent=row.id,
+            name, row.family, workflow=row.workflow, session=row.session, tags=given.tags, note=given.note, meta=given.meta, parent=row.id,
             parent_number=0,
         )  # fmt: skip
+        made = sealed_row(framer, made)
         records = list(_records(backend, framer, row, made))
         if mark_of(backend, row) == mark and _is_there(backend, row):
             return _written(backend, row, made, records, mark, bases, tags)
@@ -68,6 +70,9 @@ def _records(backend: Backend, framer: Framing, row: RunRow, made: RunRow) -> li
             one = replace(one, body=body, body_digest=sha256(body).digest())
         if record.kind == _ATTACHED and record.body is not None:
             one = replace(one, note=address_of(made.key, number_in(record), open_as(record, AttachedEntry).name))
+        if framer.encrypted and record.kind == _CHECKPOINT:
+            note, names, meta = frames.seal_labels(record.shown(), ("labels", record.seq))
+            one = replace(one, note=note, tags=names, meta=meta)
         one = replace(one, digest=chain(before, made.key, one, backend.seal))
         before = one.digest
         out.append(one)

@@ -16,6 +16,7 @@ from everstep.records import Framing, Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import load
 from everstep.store.chain import Chain, Entry, new_row
+from everstep.store.frames import sealed_row, shown_row
 from everstep.store.journal.attached import carried
 from everstep.store.journal.driven import driven_in
 from everstep.store.journal.entries import said_in
@@ -71,11 +72,13 @@ def _make(
             f"{row.id}@{origin.number} was not made by the workflow's own code, so an edited state would be lost: replay rebuilds the state",
             remedy="Fork at a checkpoint that the workflow made with run.checkpoint(), or run a step again: store.resume(run_id, from_step=...).",
         )
+    parent = shown_row(backend, row)
     child = new_row(
         check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
-        workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,
+        workflow=row.workflow, session=row.session, tags=parent.tags, meta=parent.meta, parent=row.id,
         parent_number=origin.number if origin is not None else 0,
     )  # fmt: skip
+    child = sealed_row(framer, child)
     chain = Chain(framer, child, None, backend.seal)
     saves = _saves(records, origin) if workflow else 0
     edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
