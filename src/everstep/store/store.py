@@ -340,6 +340,7 @@ class BaseStore:
 
     def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
+        need_key(self.framer)
         from everstep.store.upgrades import upgrades
 
         return upgrades(self.backend, all_checkpoints, progress)
