@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from everstep.codec.frame import Framer
 from everstep.errors import MissingKey
-from everstep.records import Chunk, Fetch, Labels, Place
+from everstep.records import Chunk, Fetch, Labels, Place, Seal
 from everstep.store.encryption.keyring import Keyring, Read
 from everstep.store.encryption.labels import Index, RunFrames
 
@@ -37,6 +37,15 @@ class EncryptedFraming:
 
     def new_family(self, family: bytes) -> bytes:
         return self.ring.create(family)
+
+    @property
+    def seal(self) -> Seal:
+        """The seal of the store."""
+        return self.ring.seal
+
+    def stored_key(self, family: bytes) -> bytes:
+        """Return the wrapped key of a family as it is stored."""
+        return self._read([family])[family]
 
 
 class LockedFraming:
