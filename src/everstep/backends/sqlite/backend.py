@@ -88,7 +88,7 @@ class SqliteBackend:
         self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
-        self.header: str | None = None
+        self._encrypted = False
         self._rests = False
         self._spare_wal = finalize(self, self._file.spare_foreign_wal)  # also for a store that was never closed
         os_fork.register(self)
@@ -105,8 +105,8 @@ class SqliteBackend:
     def _prove_seal(self) -> None:
         """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
-            self.header = keys.header(self._reader)
-            if self.header is None and not self._reader.prove_seal():
+            self._encrypted = keys.header(self._reader) is not None
+            if not self._encrypted and not self._reader.prove_seal():
                 self._writer.call(upkeep.set_property, (SEALED, "keyed"))
         except BaseException:
             self.close()
@@ -259,7 +259,7 @@ class SqliteBackend:
 
     def _forget_keys(self) -> None:
         """Have the WAL keep no copy of a key that was destroyed."""
-        if self.header is not None:
+        if self._encrypted:
             self._wal.forget()
 
     def manifest(self) -> Manifest:
@@ -344,11 +344,18 @@ class SqliteBackend:
         gone: int = self._writer.call(upkeep.forget, (block, before))
         return gone
 
+    @property
+    def header(self) -> str | None:
+        """What the store says about its encryption; None if it is not encrypted."""
+        self._check_open()
+        return keys.header(self._reader)
+
     def encrypt(self, header: str) -> str | None:
         self._check_open()
         self._writer.call(keys.encrypt, header)
-        self.header = keys.header(self._reader)
-        return self.header
+        found = self.header
+        self._encrypted = found is not None
+        return found
 
     def set_seal(self, seal: Seal) -> None:
         self.seal = seal
