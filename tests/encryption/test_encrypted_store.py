@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,6 @@ from everstep.errors import EverstepError, MissingKey, NotEncrypted, NotSearchab
 from everstep.snapshot import saver
 from everstep.store import lookup
 from everstep.store.retention import plan
-
-TYPE = pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
@@ -199,6 +199,20 @@ def test_a_plain_writer_does_not_write_into_a_store_that_was_encrypted_meanwhile
         assert isinstance(refused.value, MissingKey)
         assert store.verify("full").ok
         assert not store.runs()
+
+
+def test_many_processes_open_a_new_store_at_once(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, everstep\n"
+        f"with everstep.open({str(tmp_path / 's.db')!r}, key={KEY.hex()!r}) as store, store.run(sys.argv[1], state={{'n': sys.argv[1]}}) as run:\n"
+        "    run.checkpoint()\n"
+    )
+    processes = [subprocess.Popen([sys.executable, str(program), f"r{n}"], stderr=subprocess.PIPE) for n in range(6)]
+    assert [process.communicate()[1] for process in processes] == [b""] * 6
+    with everstep.open(tmp_path / "s.db", key=KEY) as store:
+        assert sorted(store.load(info.id)["n"] for info in store.runs()) == [f"r{n}" for n in range(6)]
+        assert store.verify("full").ok
 
 
 def test_a_passphrase_opens_what_it_made(tmp_path: Path) -> None:

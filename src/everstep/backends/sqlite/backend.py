@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from weakref import finalize
 
@@ -52,7 +52,7 @@ from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import NotFound, StoreClosed
+from everstep.errors import MissingKey, NotFound, StoreClosed
 from everstep.records import SEALED, Base, Framing, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
@@ -352,7 +352,8 @@ class SqliteBackend:
 
     def encrypt(self, header: str) -> str | None:
         self._check_open()
-        self._writer.call(keys.encrypt, header)
+        with suppress(MissingKey):  # another process was first
+            self._writer.call(keys.encrypt, header)
         found = self.header
         self._encrypted = found is not None
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from everstep.codec.encryption import OVERHEAD
 from everstep.codec.frame import Framer
 from everstep.errors import MissingKey
 from everstep.records import Chunk, Fetch, Labels, Place, Seal
@@ -20,6 +21,7 @@ class EncryptedFraming:
 
     encrypted = True
     locked = False
+    overhead = OVERHEAD
 
     def __init__(self, inner: Framer, ring: Keyring, read: Read):
         self.inner, self.ring, self._read = inner, ring, read
@@ -53,6 +55,7 @@ class LockedFraming:
 
     encrypted = True
     locked = True
+    overhead = OVERHEAD
 
     def __init__(self, inner: Framer, where: str):
         self.inner, self._frames = inner, LockedFrames(where)
