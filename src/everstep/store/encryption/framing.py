@@ -14,6 +14,7 @@ from everstep.store.encryption.labels import Index, RunFrames
 
 LOCKED = "(encrypted)"
 """What is shown in place of a note that cannot be opened."""
+_MOST_FRAMES = 1024
 
 
 class EncryptedFraming:
@@ -26,13 +27,20 @@ class EncryptedFraming:
     def __init__(self, inner: Framer, ring: Keyring, read: Read):
         self.inner, self.ring, self._read = inner, ring, read
         self.index = Index(ring.index)
+        self._frames: dict[tuple[bytes, bytes], RunFrames] = {}
 
     def with_inner(self, inner: Framer) -> EncryptedFraming:
         """Return the framing with another choice of compression."""
         return EncryptedFraming(inner, self.ring, self._read)
 
     def of(self, family: bytes, key: bytes) -> RunFrames:
-        return RunFrames(self.inner, self.ring.family(family, self._read), self.ring.header.store, family, key, self.index)
+        found = self._frames.get((family, key))
+        if found is None:
+            if len(self._frames) >= _MOST_FRAMES:
+                self._frames.clear()
+            found = RunFrames(self.inner, self.ring.family(family, self._read), self.ring.header.store, family, key, self.index)
+            self._frames[family, key] = found
+        return found
 
     def store(self) -> RunFrames:
         return RunFrames(self.inner, self.ring.store, self.ring.header.store, b"", b"", self.index)
