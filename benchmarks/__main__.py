@@ -32,6 +32,7 @@ ROWS = {
     "agent_framework": "workflows of Agent Framework beside its files: save, get_latest, disk",
     "sessions": "sessions of OpenAI Agents beside SQLiteSession: add_items, get_items, disk",
     "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
+    "encryption": "a durable checkpoint and a durable step of a store with a key, beside one without",
     "replay": "a workflow of 10,000 finished steps that is resumed",
     "parallel": "100 asyncio steps at once, and run.map on 8 threads",
     "disabled": "a step of a store that is switched off",

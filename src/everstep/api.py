@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -18,6 +18,7 @@ from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.limits.policy import Policy, manual
 from everstep.runtime.steps.inside import provide
 from everstep.runtime.steps.options import step as step
+from everstep.store.encryption.begin import framing_of
 from everstep.store.query import check_tags, run_fields, user_of
 
 if TYPE_CHECKING:  # the engine is imported when a run is opened
@@ -574,6 +575,8 @@ def open(
     redaction: Redactor | None = _UNSET,
     plain_secrets: bool = _UNSET,
     user: str | None = _UNSET,
+    key: Any = _UNSET,
+    old_keys: Sequence[Any] = _UNSET,
     **options: Any,
 ) -> Store:
     """Open a store: a path, sqlite:///path, postgresql://… or memory://; by default the configured one, or .everstep/store.db in this folder or above.
@@ -585,12 +588,13 @@ def open(
     `schedule` says when clean-up runs: manual, on_open, or when the store is first opened on a day (daily), in a week or in a month;
     `protect` lists tags whose checkpoints are never pruned; `redaction` is a Redactor that masks values before they are stored;
     `plain_secrets` allows a store without a key to keep a `Secret`, readable for everybody who can read the file; `user` is the name that
-    records keep for answers, cancellations and other orders, by default login@host. Further options go to the backend.
+    records keep for answers, cancellations and other orders, by default login@host. `key` encrypts a new store, and opens an encrypted
+    one; `old_keys` are former keys (docs/encryption.md has their forms). Further options go to the backend.
     """
     named: dict[str, Any] = {
         "compression": compression, "level": level, "threshold": threshold, "lease_seconds": lease_seconds, "policy": policy,
         "enabled": enabled, "durability": durability, "budget": budget, "timeout": timeout, "retention": retention, "schedule": schedule,
-        "protect": protect, "redaction": redaction, "plain_secrets": plain_secrets, "user": user,
+        "protect": protect, "redaction": redaction, "plain_secrets": plain_secrets, "user": user, "key": key, "old_keys": old_keys,
     }  # fmt: skip
     given = {name: value for name, value in named.items() if value is not _UNSET}
     for option in options:
@@ -651,8 +655,12 @@ def _open(
     redaction: Redactor | None = None,
     plain_secrets: bool = False,
     user: str | None = None,
+    key: Any = _UNSET,
+    old_keys: Sequence[Any] = (),
 ) -> Store:
-    Framer(compression, level, threshold)  # refuses bad choices before anything is opened
+    if key is _UNSET:  # also where no configuration is read: a store that should be encrypted must never be made plain
+        key = os.environ.get("EVERSTEP_KEY", "").strip() or None
+    inner = Framer(compression, level, threshold)  # refuses bad choices before anything is opened
     for name, flag in (("enabled", enabled), ("checking", checking), ("plain_secrets", plain_secrets)):
         if type(flag) is not bool:
             raise InvalidArgument(f"{name} must be True or False, got {flag!r:.60}")
@@ -666,10 +674,15 @@ def _open(
 
         Mask(redaction)  # refuses anything but a Redactor
     backend = open_backend(url, **options) if enabled and not chosen.off else open_backend("memory://")
+    try:
+        framing = framing_of(backend, inner, key, old_keys)
+    except BaseException:
+        backend.close()
+        raise
     store = Store(
         backend, lease_seconds=lease_seconds, compression=compression, level=level, threshold=threshold, checking=checking,
         policy=chosen, enabled=enabled, durability=durability, budget=budget, timeout=timeout, redaction=redaction,
-        plain_secrets=plain_secrets, user=user, **upkeep,
+        plain_secrets=plain_secrets, user=user, framing=framing, **upkeep,
     )  # fmt: skip
     if schedule != "manual":
         from everstep.store.retention.cleanup import clean_if_due

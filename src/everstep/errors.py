@@ -40,13 +40,21 @@
     │   ├── SecondPath      E417  the store's file is reachable by two paths
     │   ├── MissingCapability E418  the store's backend cannot do that
     │   ├── WrongSeal       E419  the digests of the store were made with another key
-    │   └── StoreGone       E420  a file of the store was deleted, replaced or moved while it was open (a StoreFailed)
+    │   ├── StoreGone       E420  a file of the store was deleted, replaced or moved while it was open (a StoreFailed)
+    │   ├── MissingKey      E421  the store is encrypted, and no key was given
+    │   ├── WrongKey        E422  the store is encrypted with another key
+    │   ├── OldKey          E423  the key was replaced by another one (a WrongKey)
+    │   ├── KeySourceFailed E424  the source of a key gave none
+    │   ├── NotEncrypted    E425  a key was given, and the store is not encrypted
+    │   ├── MissingPackage  E426  a package is not installed that this needs
+    │   └── NotSearchable   E427  encrypted values cannot be searched this way
     ├── Damaged             E500  stored bytes are not what was saved
     │   ├── DamagedRecord   E501
     │   ├── DamagedChunk    E502
     │   ├── DamagedRun      E503  the run row does not match its own digest
     │   ├── MissingHead     E504  the newest record of a run is missing
     │   ├── DamagedFrame    E505  a frame that cannot be decoded
+    │   ├── DamagedKey      E506  the stored key of a family is missing, changed or moved
     │   ├── UntrustedHeads  E510  a file of signed heads that was changed, or signed with another key
     │   └── NotAsSigned     E511  the store differs from signed heads
     ├── StepFailed          E601  a recorded error whose type cannot be rebuilt
@@ -487,6 +495,57 @@ class WrongSeal(StoreError):
     remedy = "Open it with the key that it was created with. Nothing was changed."
 
 
+class MissingKey(StoreError):
+    """The store is encrypted, and it was opened without a key."""
+
+    code = "E421"
+    remedy = "Give its key: everstep.open(url, key=...), EVERSTEP_KEY, or `key` under [encryption] in the configuration."
+
+
+class WrongKey(StoreError):
+    """The store is encrypted with another key."""
+
+    code = "E422"
+    remedy = "Open it with the key that it was created with. Nothing was changed."
+
+
+class OldKey(WrongKey):
+    """The key of the store was replaced by another one."""
+
+    code = "E423"
+    remedy = "Open it with the new key, and give the former one in old_keys if `everstep rekey` has not finished."
+
+
+class KeySourceFailed(StoreError):
+    """The source of a key gave none."""
+
+    code = "E424"
+    remedy = (
+        "Check that the file, command, keyring or service is there and gives a key of 32 bytes. docs/encryption.md has the forms of a key."
+    )
+
+
+class NotEncrypted(StoreError):
+    """A key was given, and the store is not encrypted."""
+
+    code = "E425"
+    remedy = "Open it without a key, or write an encrypted copy of it: docs/encryption.md. Nothing was changed."
+
+
+class MissingPackage(StoreError):
+    """A package is not installed that this needs."""
+
+    code = "E426"
+    remedy = "Run: pip install 'everstep[crypto]'"
+
+
+class NotSearchable(StoreError):
+    """Encrypted values cannot be searched this way."""
+
+    code = "E427"
+    remedy = "Search by tag or by equal metadata: an encrypted store finds these by keyed hash. Notes are not searchable."
+
+
 class SecondPath(StoreError):
     """The store's file is reachable by two paths, and each would have its own WAL."""
 
@@ -554,6 +613,12 @@ class DamagedFrame(Damaged):
     """A stored frame cannot be decoded."""
 
     code = "E505"
+
+
+class DamagedKey(Damaged):
+    """The stored key of a family is missing, changed or moved."""
+
+    code = "E506"
 
 
 class UntrustedHeads(Damaged):

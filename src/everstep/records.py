@@ -29,11 +29,14 @@ from typing import Any, Protocol
 from ormsgpack import packb
 
 from everstep.fields import Shape, replace
+from everstep.seals import Seal as Seal
+from everstep.seals import of_rows
+from everstep.seals import unkeyed as unkeyed
 
 ZERO = bytes(32)
 MODULUS = 1 << 256
 SALT_BYTES = 16
-Seal = Callable[[bytes], bytes]
+ENCRYPTION = "encryption"  # the property of an encrypted store; its check is not keyed, because it must be read before the key is known
 SEALED = "sealed"  # the property of a store with a keyed seal, so that it is not opened with another one
 CHILD = -1  # the parent_number of a run that another run called; a fork has the number of the checkpoint where it begins
 
@@ -64,22 +67,98 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-def unkeyed(data: bytes) -> bytes:
-    """The seal of a store without a key."""
-    return sha256(data).digest()
+Place = tuple[str | int | bytes, ...]
+"""What a frame is, and which one of its run: ("record", 7, "step"). An encrypted frame can be opened in its own place only."""
 
 
-class Opener(Protocol):
-    """Opens the bodies of records: the framer of a store."""
+Chunk = tuple[bytes, bytes]
+"""The digest of a chunk's content, and an inner frame; as it is stored: its name, and its frame."""
+Fetch = Callable[[Sequence[bytes]], dict[bytes, bytes]]
 
-    def unwrap(self, frame: bytes) -> bytes: ...
+
+Labels = tuple[str | None, tuple[str, ...], str | None]
+"""Note, tags and the JSON text of metadata."""
+SEALED_LABELS = "\x1aencrypted:"  # how the note of an encrypted store begins
+
+
+class Frames(Protocol):
+    """The frames of one run. Every frame says which place it belongs to."""
+
+    def wrap(self, content: bytes, place: Place, least: int = 0) -> bytes:
+        """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
+
+    def unwrap(self, frame: bytes, place: Place) -> bytes:
+        """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and for one of another place if the store is encrypted."""
+
+    def stored(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        """Return the chunks as they are stored."""
+
+    def chunk_name(self, digest: bytes) -> bytes:
+        """Return the name under which the chunk of this content is stored."""
+
+    def open_chunk(self, name: bytes, frame: bytes) -> bytes:
+        """Return the inner frame of a stored chunk. A frame that cannot be opened yields one that no framer opens."""
+
+    def fetcher(self, read: Fetch) -> Fetch:
+        """Return a function from digests of content to inner frames, given one from stored names to stored frames."""
+
+    def seal_labels(self, labels: Labels, place: Place) -> Labels:
+        """Return labels as they are stored."""
+
+    def open_labels(self, labels: Labels, place: Place) -> Labels:
+        """Return labels as the program gave them."""
+
+
+class Inner(Protocol):
+    """Compresses: wraps what is inside of chunks. With `keeps_secrets` off it refuses content with a Secret in it."""
+
+    keeps_secrets: bool
+
+    def wrap(self, content: bytes, place: Place | None = None, least: int = 0) -> bytes: ...
+
+    def unwrap(self, frame: bytes, place: Place | None = None) -> bytes: ...
+
+
+class Framing(Protocol):
+    """Makes and opens the frames of a store. A store has one, and no frame of it is made or opened by anything else."""
+
+    @property
+    def inner(self) -> Inner:
+        """Wraps and unwraps what is inside of chunks, and compresses."""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether frames are encrypted."""
+
+    @property
+    def locked(self) -> bool:
+        """Whether they are, and the key is missing."""
+
+    @property
+    def overhead(self) -> int:
+        """The bytes that a stored frame has more than an inner one."""
+
+    def with_inner(self, inner: Any) -> Framing:
+        """Return the same with another choice of compression."""
+
+    def for_stored(self) -> Framing:
+        """Return the same for content that the store has already: it takes a Secret, because that one was allowed before."""
+
+    def of(self, family: bytes, key: bytes) -> Frames:
+        """Return the frames of a run, given its family and its key."""
+
+    def store(self) -> Frames:
+        """Return the frames that belong to no run: schedules, orders."""
+
+    def new_family(self, family: bytes) -> bytes | None:
+        """Make the key of a new family, unless it was made; return it wrapped. None if the store is not encrypted."""
 
 
 class _Opened:
     """Holds the opener of a record's body. It is not a field, so it plays no part in comparing two records."""
 
     __slots__ = ("opener",)
-    opener: Opener
+    opener: Frames
 
 
 class Record(Shape, _Opened):
@@ -114,11 +193,17 @@ class Record(Shape, _Opened):
         return self.body_digest
 
     def content(self) -> bytes:
-        """Return the content of the body, unwrapped by the framer of the store that made or verified this record."""
-        return self.opener.unwrap(self.body or b"")
+        """Return the content of the body, unwrapped by the frames of the run that made or verified this record."""
+        return self.opener.unwrap(self.body or b"", ("record", self.seq, self.kind))
 
-    def opened_by(self, opener: Opener) -> Record:
-        """Set the opener; return the record itself."""
+    def shown(self) -> Labels:
+        """Return the labels as the program gave them."""
+        if self.note is None or not self.note.startswith(SEALED_LABELS):
+            return self.note, self.tags, self.meta
+        return self.opener.open_labels((self.note, self.tags, self.meta), ("labels", self.seq))
+
+    def opened_by(self, opener: Frames) -> Record:
+        """Set what opens the body: the frames of its run. Return the record itself."""
         self.opener = opener
         return self
 
@@ -229,7 +314,7 @@ class RunRow(Shape):
     check: bytes = ZERO
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
-        return seal(
+        return of_rows(seal)(
             packb(
                 [self.id, self.key, self.family, self.workflow, self.session, list(self.tags), self.note, self.meta, self.parent,
                  self.parent_number, self.created_at, self.status, self.updated_at, self.head_seq, self.head_digest,
@@ -268,7 +353,7 @@ class Tag(Shape, frozen=True):
 
 
 def tag_check(key: bytes, name: str, number: int, at: int, seal: Seal = unkeyed) -> bytes:
-    return seal(packb([key, name, number, at]))
+    return of_rows(seal)(packb([key, name, number, at]))
 
 
 class Message(Shape, frozen=True):
@@ -385,14 +470,14 @@ class Tombstone(Shape, frozen=True):
         return replace(bare, check=bare.digest(seal))
 
     def digest(self, seal: Seal = unkeyed) -> bytes:
-        return seal(
+        return of_rows(seal)(
             packb([self.pk, self.id, self.key, self.family, self.created_at, self.at, self.head_seq, self.head_digest, self.checkpoints])
         )
 
 
 def property_check(name: str, value: str, seal: Seal = unkeyed) -> bytes:
     """Return the digest of a property of the store."""
-    return seal(packb([name, value]))
+    return (unkeyed if name == ENCRYPTION else of_rows(seal))(packb([name, value]))
 
 
 class Worker(Shape):

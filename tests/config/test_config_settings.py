@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from everstep.config.keys import GROUPS, KEYS, VARIABLES
+from everstep.config.keys import GROUPS, HIDDEN_WHEN_WRONG, KEYS, VARIABLES
 from everstep.config.presets import PRESETS
 from everstep.config.settings import Settings, faults, load
 from everstep.errors import InvalidArgument, InvalidConfig
+from everstep.store.encryption.sources import Concealed
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
@@ -58,6 +59,8 @@ GOOD: dict[str, tuple[str, str, Any]] = {
     "user": ('"ann"', "ann", "ann"),
     "signing.key": ('"env:KEY"', "env:KEY", "env:KEY"),
     "signing.public_key": ('"everstep-public-key:AAAA"', "everstep-public-key:AAAA", "everstep-public-key:AAAA"),
+    "encryption.key": ('"file:/k"', "file:/k", Concealed("file:/k")),
+    "encryption.old_keys": ('["file:/k"]', "file:/k", [Concealed("file:/k")]),
     "reload": ('"file"', "file", "file"),
 }
 BAD: dict[str, list[str]] = {
@@ -98,6 +101,8 @@ BAD: dict[str, list[str]] = {
     "user": ['""', "1", '" "'],
     "signing.key": ['"k"', '"file:"', "1", '"everstep-signing-key:AAAA"', '"everstep-public-key:AAAA"'],
     "signing.public_key": ['"k"', '"env:"', "1", '"everstep-signing-key:AAAA"'],
+    "encryption.key": ["1", '""'],
+    "encryption.old_keys": ['"file:/k"', "[1]"],
     "reload": ['"always"', "true"],
 }  # fmt: skip
 
@@ -146,8 +151,8 @@ def test_a_bad_value_names_file_line_key_value_and_what_is_allowed(name: str, va
 @pytest.mark.parametrize("name", [n for n, key in KEYS.items() if key.kind not in ("text", "modules", "names")])
 def test_a_bad_variable_names_itself_and_what_is_allowed(name: str) -> None:
     key = KEYS[name]
-    said = re.escape("[redacted]" if key.kind in ("source", "public") else "(no good")  # a key may have been put there by mistake
-    with pytest.raises(InvalidConfig, match=f"^environment {key.variable}: {re.escape(name)}(: event)? must be .*, got '{said}'"):
+    said = re.escape("(hidden)" if key.kind in HIDDEN_WHEN_WRONG else "'(no good'")
+    with pytest.raises(InvalidConfig, match=f"^environment {key.variable}: {re.escape(name)}(: event)? must be .*, got {said}"):
         load(environ={key.variable: "(no good"})
 
 

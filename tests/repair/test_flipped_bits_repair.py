@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import fields, replace
 from hashlib import sha256
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everstep.codec.frame import Framer
+from everstep.errors import DamagedFrame
 from everstep.records import ZERO, Base, Message, Pruned, Record, Tag, Tombstone, make_record
 from everstep.store.repair.bit_flips import Healer
 from everstep.testing.rows import new_run
@@ -90,10 +92,20 @@ def test_a_pruned_record_is_put_right_too(bit: int) -> None:
     assert Healer().record(KEY, replace(pruned, body_digest=flipped(pruned.body_digest, bit)), ZERO, RECORD.digest) == pruned
 
 
+def holding(content: bytes) -> Callable[[bytes], bool]:
+    def holds(frame: bytes) -> bool:
+        try:
+            return Framer().unwrap(frame) == content
+        except DamagedFrame:
+            return False
+
+    return holds
+
+
 @given(st.binary(min_size=1, max_size=400), st.integers(0, 4000), st.sampled_from(["none", "zstd", "gzip"]))
 def test_a_chunk_is_put_right(content: bytes, bit: int, compression: Any) -> None:
     frame = Framer(compression, threshold=0).wrap(content)
-    found = Healer().frame(flipped(frame, bit), sha256(content).digest())
+    found = Healer().frame(flipped(frame, bit), holding(content))
     assert found is not None
     assert Framer().unwrap(found) == content
 
@@ -103,7 +115,7 @@ def test_two_flipped_bits_are_left_alone() -> None:
     assert Healer().row(replace(tag, name="milestond", number=6)) is None
     record = replace(RECORD, epoch=2, number=5)
     assert Healer().record(KEY, record, ZERO, record.digest) is None
-    assert Healer().frame(b"\x01\x00abd", sha256(b"bac").digest()) is None
+    assert Healer().frame(b"\x01\x00abd", holding(b"bac")) is None
 
 
 def test_what_is_long_or_too_much_is_not_tried() -> None:
@@ -113,7 +125,7 @@ def test_what_is_long_or_too_much_is_not_tried() -> None:
     assert Healer().record(KEY, damaged, ZERO, record.digest) is None
     tag = replace(THINGS[1], at=1)
     assert Healer(most=100).row(tag) is None
-    assert Healer(most_frames=10).frame(flipped(b"\x01\x00" + bytes(100), 700), sha256(bytes(100)).digest()) is None
+    assert Healer(most_frames=10).frame(flipped(b"\x01\x00" + bytes(100), 700), holding(bytes(100))) is None
 
 
 @pytest.mark.parametrize("bit", range(0, 256, 17))

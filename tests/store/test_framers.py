@@ -16,7 +16,7 @@ import everstep
 from everstep.backends.sqlite.files import parts
 from everstep.codec.frame import Framer
 from everstep.errors import DamagedFrame
-from everstep.records import unkeyed
+from everstep.records import Place, unkeyed
 from everstep.snapshot import saver
 from everstep.store import lookup
 from everstep.store.repair.repair import repair_sealed
@@ -38,11 +38,11 @@ class Scrambling(Framer):
         super().__init__()
         self.opened = 0
 
-    def wrap(self, content: bytes, least: int = 0) -> bytes:
-        frame = super().wrap(content, least)
+    def wrap(self, content: bytes, place: Place | None = None, least: int = 0) -> bytes:
+        frame = super().wrap(content, place, least)
         return bytes((frame[0], frame[1] | SCRAMBLED)) + KEY + frame[2:].translate(_FLIPPED)
 
-    def unwrap(self, frame: bytes) -> bytes:
+    def unwrap(self, frame: bytes, place: Place | None = None) -> bytes:
         if len(frame) < 6 or not frame[1] & SCRAMBLED or frame[2:6] != KEY:
             raise DamagedFrame("a frame that was not scrambled")
         self.opened += 1

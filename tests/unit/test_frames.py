@@ -104,10 +104,15 @@ def test_a_future_version_is_refused_by_its_number() -> None:
         Framer().unwrap(b"\x02\x00abc")
 
 
-@pytest.mark.parametrize("flags", [4, 5, 8, 9, 12, 3, 16, 255])
+@pytest.mark.parametrize("flags", [4, 5, 9, 12, 3, 16, 255])
 def test_flags_for_what_is_not_there_yet_are_refused(flags: int) -> None:
     with pytest.raises(DamagedFrame, match="flags"):
         Framer().unwrap(bytes((1, flags)) + bytes(100))
+
+
+def test_an_encrypted_frame_is_refused_where_there_is_no_key() -> None:
+    with pytest.raises(DamagedFrame, match="encrypted"):
+        Framer().unwrap(bytes((1, 8)) + bytes(100))
 
 
 def _bombs() -> list[bytes]:

@@ -28,7 +28,7 @@ def state(**parts: Any) -> dict[str, Any]:
 
 def base_of(store: everstep.Store, value: Any, delta: list[Any] | None) -> Saved:
     """A checkpoint with a delta, or none, and a base of some value, whatever the delta says."""
-    saver = Saver(store.framer.wrap)
+    saver = Saver(store.framer.inner.wrap)
     saver.begin(value)
     saved = saver.build(whole=True)
     return Saved(NO_DELTA if delta is None else encode(delta), saved.base, saved.chunks)

@@ -1,11 +1,10 @@
 """The wrapper around all stored content: one frame for each record body and each chunk.
 
     byte 0      format version, 1
-    byte 1      flags: bits 0-1 compression (0 none, 1 zstd, 2 gzip), bit 2 dictionary, bit 3 encryption
+    byte 1      flags: bits 0-1 compression (0 none, 1 zstd, 2 gzip), bit 2 dictionary (reserved), bit 3 encryption (`codec.encryption`)
     4 bytes     length of the content, big-endian            if compressed
     4 bytes     dictionary id, big-endian                    if bit 2 (reserved)
-    4 bytes     key id, big-endian                           if bit 3 (reserved)
-    the rest    the content, compressed and then encrypted as the flags say
+    the rest    the content, compressed as the flags say
 
 One store may contain frames of all kinds. The limits are checked before any work is done: a frame's content is at most MAX_CONTENT bytes.
 Compressed content above RATIO_FREE bytes is at most MAX_RATIO times as long as the frame, and its value takes no more memory than LIGHT
@@ -17,11 +16,13 @@ from __future__ import annotations
 import sys
 import threading
 import zlib
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Literal
 
 from everstep.codec.secret_bytes import may_hold
 from everstep.errors import DamagedFrame, InvalidArgument, LimitExceeded, PlainSecret
+from everstep.records import Chunk, Fetch, Labels, Place
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -45,7 +46,7 @@ _PARAMETER = zstd.CompressionParameter
 
 
 class Framer:
-    """Wraps content with one choice of compression; unwraps any frame. A store has one, and no frame of it is made or opened by anything else.
+    """Wraps content with one choice of compression; unwraps any frame. It is also the `Framing` of a store that is not encrypted.
 
     With `keeps_secrets` off it refuses content with a Secret in it: no other code has to remember to do so.
     """
@@ -72,7 +73,44 @@ class Framer:
         made.keeps_secrets = True
         return made
 
-    def wrap(self, content: bytes, least: int = 0) -> bytes:
+    encrypted = locked = False
+    overhead = 0
+
+    @property
+    def inner(self) -> Framer:
+        return self
+
+    def of(self, family: bytes, key: bytes) -> Framer:
+        return self
+
+    def store(self) -> Framer:
+        return self
+
+    def stored(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+        return chunks
+
+    def chunk_name(self, digest: bytes) -> bytes:
+        return digest
+
+    def open_chunk(self, name: bytes, frame: bytes) -> bytes:
+        return frame
+
+    def fetcher(self, read: Fetch) -> Fetch:
+        return read
+
+    def seal_labels(self, labels: Labels, place: Place) -> Labels:
+        return labels
+
+    def open_labels(self, labels: Labels, place: Place) -> Labels:
+        return labels
+
+    def new_family(self, family: bytes) -> bytes | None:
+        return None
+
+    def with_inner(self, inner: Framer) -> Framer:
+        return inner
+
+    def wrap(self, content: bytes, place: Place | None = None, least: int = 0) -> bytes:
         """Wrap content in a frame; content below the threshold, or below `least` bytes, is not compressed."""
         size = len(content)
         if size > MAX_CONTENT:
@@ -86,7 +124,7 @@ class Framer:
             return _PLAIN + content
         return bytes((VERSION, self._code)) + size.to_bytes(4) + packed
 
-    def unwrap(self, frame: bytes) -> bytes:
+    def unwrap(self, frame: bytes, place: Place | None = None) -> bytes:
         """Return the content of a frame. Raises `DamagedFrame` for an invalid one, and MemoryError if memory is short: the frame may be intact."""
         return frame[2:] if frame.startswith(_PLAIN) else _unpacked(frame)
 
@@ -108,6 +146,8 @@ def _unpacked(frame: bytes) -> bytes:
     if frame[0] != VERSION:
         raise DamagedFrame(f"frame version {frame[0]} is unknown; this program supports version {VERSION}")
     flags = frame[1]
+    if flags == _ENCRYPTED:
+        raise DamagedFrame("an encrypted frame cannot be opened: it was changed, belongs to another place, or has another key")
     if flags & (_DICTIONARY | _ENCRYPTED) or flags not in (_ZSTD, _GZIP):
         raise DamagedFrame(f"frame flags {flags:#04x} require features that this program does not have")
     size = int.from_bytes(frame[2:6])

@@ -21,6 +21,7 @@ from everstep.runtime.engine.leases import TTL_SECONDS
 from everstep.runtime.hooks import EVENTS as HOOK_EVENTS
 from everstep.runtime.hooks import TIMEOUT
 from everstep.runtime.limits.policy import Policy, is_custom
+from everstep.store.encryption.sources import Concealed
 from everstep.store.retention.retention import KINDS
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -57,11 +58,12 @@ class Key(Shape, frozen=True):
     least: float = 0
     most: float = _MOST
     live: bool = True
+    own_variable: str = ""
 
     @property
     def variable(self) -> str:
         """The environment variable that sets the key."""
-        return "EVERSTEP_" + self.name.upper().replace(".", "_")
+        return self.own_variable or "EVERSTEP_" + self.name.upper().replace(".", "_")
 
     @property
     def allowed(self) -> str:
@@ -105,6 +107,8 @@ _ALLOWED = {
     "files": "a list of paths such as 'flows/*.yaml', each ending with .yaml, .yml or .py",
     "names": "a list of names, in which * matches any text",
     "patterns": f"a list of {', '.join(BUILT_IN)} and regular expressions",
+    "secret": "hex digits, Base64, file:PATH, command:PROGRAM, keyring:SERVICE/NAME, passphrase:TEXT, passphrase-file:PATH",
+    "secrets": "a list of keys",
     "hooks": f"a list of tables with {', '.join(HOOK_KEYS)}",
     "source": "file:PATH, env:NAME or command:COMMAND",
     "public": "everstep-public-key:…, or file:PATH, env:NAME or command:COMMAND",
@@ -142,6 +146,20 @@ def _source(key: Key, value: Any) -> str:
 
 _SOURCES = ("file:", "env:", "command:")
 _PUBLIC_SOURCES = (*_SOURCES, "everstep-public-key:")
+
+
+def _secret(key: Key, value: Any) -> Concealed:
+    if type(value) is Concealed:
+        return value
+    if type(value) is not str or not value.strip() or not value.isprintable():
+        raise key.refuse()
+    return Concealed(value.strip())
+
+
+def _secrets(key: Key, value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise key.refuse()
+    return [_secret(key, item) for item in value]
 
 
 def _choice(key: Key, value: Any) -> str:
@@ -247,7 +265,7 @@ def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
 _CHECKS: dict[str, Callable[[Key, Any], Any]] = {
     "flag": _flag, "text": _text, "choice": _choice, "whole": _whole, "number": _number, "policy": _policy, "span": _span, "tags": _tags,
     "tagged": _tagged, "modules": _modules, "files": _files, "names": _names, "patterns": _patterns, "kinds": _kinds, "hooks": _hooks,
-    "source": _source, "public": _source,
+    "source": _source, "public": _source, "secret": _secret, "secrets": _secrets,
 }  # fmt: skip
 
 
@@ -292,9 +310,13 @@ def _to_hooks(key: Key, text: str) -> list[Any]:
 
 _PARSERS: dict[str, Callable[[Key, str], Any]] = {
     "flag": _to_flag, "whole": _to_number, "number": _to_number, "span": _to_span, "tags": _to_list, "tagged": _to_tagged,
-    "modules": _to_list, "files": _to_list, "names": _to_list, "patterns": _to_list, "kinds": _to_list, "hooks": _to_hooks,
+    "modules": _to_list, "files": _to_list, "names": _to_list, "patterns": _to_list, "kinds": _to_list, "hooks": _to_hooks, "secrets": _to_list,
 }  # fmt: skip
-LISTS = ("tags", "tagged", "modules", "files", "names", "patterns", "kinds", "hooks")
+LISTS = ("tags", "tagged", "modules", "files", "names", "patterns", "kinds", "hooks", "secrets")
+HIDDEN = ("secret", "secrets")
+"""Kinds whose values are never shown."""
+HIDDEN_WHEN_WRONG = (*HIDDEN, "source", "public")
+"""Kinds whose wrong values are not shown, either: where a source is expected, the key itself may have been put there."""
 
 _TABLE = (
     Key("enabled", "flag", True, "Whether anything is recorded. If not, no file is created and steps are plain calls.", live=False),
@@ -334,6 +356,8 @@ _TABLE = (
     Key("user", "text", None, "Who gives orders to runs, as records and `everstep audit` name them; by default login@host."),
     Key("signing.key", "source", None, "Where the key comes from that signs heads."),
     Key("signing.public_key", "public", None, "The public key that signed heads are verified with, or where it comes from."),
+    Key("encryption.key", "secret", None, "The key of the store, in any of its forms: see encryption.md.", live=False, own_variable="EVERSTEP_KEY"),
+    Key("encryption.old_keys", "secrets", (), "Former keys, tried for what is not yet under the new one.", live=False),
     Key("reload", "choice", "off", "How to detect a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}

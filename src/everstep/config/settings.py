@@ -17,11 +17,11 @@ from everstep.codec.frame import Framer
 from everstep.config import legacy_keys
 from everstep.config.file import Document, read
 from everstep.config.find import find_file, variables
-from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, Key, nearest, seconds_of
+from everstep.config.keys import GROUPS, HIDDEN_WHEN_WRONG, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
 from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.fields import Shape, field
-from everstep.redact import MASK, Redactor
+from everstep.redact import Redactor
 from everstep.runtime.limits.budget import Budget
 from everstep.store.retention.retention import Retention
 
@@ -77,6 +77,16 @@ class Settings(Shape):
         """Return the redactor for output: built-in rules plus configured ones."""
         return Redactor.default(self["redaction.keys"], self["redaction.patterns"])
 
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of the store, if any are set. A path in a file is relative to it."""
+        names = {"key": "encryption.key", "old_keys": "encryption.old_keys"}
+        return {option: self._key_texts(name) for option, name in names.items() if self[name]}
+
+    def _key_texts(self, name: str) -> Any:
+        origin, found = self.values[name].origin, self[name]
+        beside = None if self.file is None or origin.startswith(("environment", "argument")) else self.file.absolute().parent
+        return [one.text(beside) for one in found] if isinstance(found, list) else found.text(beside)
+
     def options(self) -> dict[str, Any]:
         """Return the arguments of `everstep.open` for these settings."""
         return {
@@ -85,7 +95,7 @@ class Settings(Shape):
             "retention": self.retention(), "schedule": self["schedule"], "protect": tuple(self["protect"]),
             "lease_seconds": self["lease_seconds"], "budget": self.budget(), "timeout": self["limits.timeout"],
             "redaction": self.redactor() if self["redaction.store"] else None,
-            "plain_secrets": self["plain_secrets"], "user": self["user"],
+            "plain_secrets": self["plain_secrets"], "user": self["user"], **self.keys(),
         }  # fmt: skip
 
 
@@ -189,8 +199,7 @@ class _Reading:
         try:
             value = KEYS[name].check(value)
         except Bad as bad:
-            value = _told(KEYS[name], value)
-            self._fault(bad.sentence(name, shown(value)), document.location(*where, *bad.path), name, value)
+            self._fault(bad.sentence(name, _said(name, value)), document.location(*where, *bad.path), name, value)
             return
         if name == "store":
             value = _beside(document.file, value)
@@ -211,8 +220,7 @@ class _Reading:
                 try:
                     self._put(key.name, key.parse(text), location, location)
                 except Bad as bad:
-                    text = _told(key, text)
-                    self._fault(bad.sentence(key.name, shown(text)), location, key.name, text)
+                    self._fault(bad.sentence(key.name, _said(key.name, text)), location, key.name, text)
 
     def arguments(self, arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items():
@@ -222,8 +230,7 @@ class _Reading:
             try:
                 self._put(name, KEYS[name].check(value), "argument", f"argument {name}")
             except Bad as bad:
-                value = _told(KEYS[name], value)
-                self._fault(bad.sentence(name, shown(value)), "argument", name, value)
+                self._fault(bad.sentence(name, _said(name, value)), "argument", name, value)
 
     def _put(self, name: str, value: Any, origin: str, location: str) -> None:
         self._found[name] = Value(value, origin)
@@ -250,6 +257,7 @@ class _Reading:
                 self._fault(f"{error.message}; {error.remedy}", self._locations.get(name), name, settings[name])
 
     def _fault(self, message: str, location: str | None, key: str, value: Any) -> None:
+        value = None if key in KEYS and KEYS[key].kind in HIDDEN_WHEN_WRONG else value
         self.faults.append(InvalidConfig(message, location, key=key, value=value))
 
     def refuse(self) -> None:
@@ -264,9 +272,9 @@ class _Reading:
             )
 
 
-def _told(key: Key, value: Any) -> Any:
-    """Return a value as errors name it: where a source is expected, the key itself may have been put there."""
-    return MASK if key.kind in ("source", "public") and isinstance(value, str) else value
+def _said(name: str, value: Any) -> str:
+    """Return a wrong value for a message, unless it may be a key."""
+    return "(hidden)" if KEYS[name].kind in HIDDEN_WHEN_WRONG else shown(value)
 
 
 def _plain(default: Any) -> Any:

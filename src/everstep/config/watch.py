@@ -145,7 +145,7 @@ class Watch:
             if name not in self._fixed and ({"limits", "durability"} & tables):
                 setattr(store, name, options[name])
         if "compression" in tables and not {"compression", "level", "threshold"} & self._fixed:
-            frame_with(store, Framer(options["compression"], options["level"], options["threshold"]))
+            frame_with(store, store.framer.with_inner(Framer(options["compression"], options["level"], options["threshold"])))
         if "retention" in tables and "retention" not in self._fixed:
             store.retention = options["retention"]
         if "protect" in tables and "protect" not in self._fixed:

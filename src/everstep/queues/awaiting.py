@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from everstep.clock import clock
-from everstep.codec.frame import Framer
-from everstep.codec.values import decode
 from everstep.durations import to_seconds
 from everstep.errors import InvalidArgument, NotFound, Waiting
 from everstep.fields import Shape
@@ -20,6 +18,7 @@ from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.waits.wake_callers import request_wakeup
+from everstep.store.frames import content_of_message
 from everstep.store.journal.failures import rebuilt
 from everstep.store.refs import find_run
 
@@ -69,9 +68,7 @@ def _look(id: str, timeout: float | None) -> dict[str, Any]:
     store, now = run.store, clock.now_us()
     if run.dry:  # a validation writes nothing
         return _said(run, outcome_now(store, id))
-    wait = _wait_of(run.messages.waiting.get(name), run.store.framer) or _Wait(
-        now, None if timeout is None else now + int(timeout * 1e6), False
-    )
+    wait = _wait_of(run, run.messages.waiting.get(name)) or _Wait(now, None if timeout is None else now + int(timeout * 1e6), False)
     row = _register(store, run, id)
     if row is None and wait.seen:
         raise NotFound(f"run {id!r} was deleted while run {run.id!r} waited for it to end", remedy="Enqueue it again under another id.")
@@ -88,7 +85,7 @@ def _register(store: EngineStore, run: Attempt, id: str) -> RunRow | None:
     row = store.backend.run(id)
     if row is not None and not is_over(store, id):
         try:
-            request_wakeup(store.backend, store.framer, run.live()[0], row)
+            request_wakeup(store.backend, run.live()[0], row)
         except NotFound:  # the run was deleted since it was read
             return None
     return row
@@ -104,8 +101,8 @@ def _sleep(run: Attempt, name: str, wait: _Wait, now: int) -> None:
         run.messages.send(name, due, [wait.began, wait.deadline, wait.seen], now)
 
 
-def _wait_of(message: Message | None, framer: Framer) -> _Wait | None:
-    match decode(framer.unwrap(message.body)) if message is not None else None:
+def _wait_of(run: Attempt, message: Message | None) -> _Wait | None:
+    match content_of_message(run.store.backend, run.live()[0], message) if message is not None else None:
         case [int() as began, int() | None as deadline, bool() as seen]:
             return _Wait(began, deadline, seen)
     return None

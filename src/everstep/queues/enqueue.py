@@ -13,14 +13,13 @@ from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Commit
 from everstep.backends.contract.queues import LIMITS, START, Limits, Queues, Task
 from everstep.clock import clock
-from everstep.codec.values import encode
 from everstep.durations import to_seconds
 from everstep.errors import AlreadyQueued, InvalidArgument, RunExists
 from everstep.fields import Shape, field
 from everstep.generics import T
 from everstep.ids import check_id, check_tag, new_id
 from everstep.queues import awaiting
-from everstep.records import Message, RunRow, Status
+from everstep.records import RunRow, Status
 from everstep.runtime import workflow as flows
 from everstep.runtime.child import child_id
 from everstep.runtime.engine import owner
@@ -29,6 +28,7 @@ from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
+from everstep.store.frames import need_key, new_message
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 from everstep.store.store import first_commit
@@ -236,7 +236,7 @@ def commit_of(store: EngineStore, order: Order, id: str) -> Commit:
     fields = {"workflow": order.name, "meta": to_meta({"queue": order.task.queue})}
     commit = first_commit(store, id, fields, order.about, order.chunks, status=Status.QUEUED.value)
     now = clock.now_us()
-    commit.messages = [Message.make(commit.run.key, START, now + order.delay, now, store.framer.wrap(encode(None)), store.backend.seal)]
+    commit.messages = [new_message(store.backend, commit.run, START, now + order.delay, now)]
     commit.task = order.task
     return commit
 
@@ -263,6 +263,7 @@ def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
 
 def set_limits(store: EngineStore, queue: str, concurrency: Any, per_key: Any, rate: Any) -> None:
     """Change the limits that are given; `...` leaves one as it is, None removes it."""
+    need_key(store.framer)
     check_queue(queue)
     changes: dict[str, Any] = {}
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):

@@ -52,7 +52,7 @@ def leave(store: EngineStore, order: Order, run: str, connection: Any) -> None:
         "name": order.name, "about": order.about, "chunks": order.chunks, "delay": order.delay, "at": clock.now_us(),
         "task": list(order.task),
     }  # fmt: skip
-    body = store.framer.wrap(encode(said, "order"))
+    body = store.framer.store().wrap(encode(said, "order"), ("order", run))
     digest = sha256(body).digest()
     if isinstance(connection, sqlite3.Connection):
         _leave_in_file(connection, (run, body, digest))
@@ -109,7 +109,7 @@ def _carry(store: EngineStore, left: Left) -> Carried:
     if not isinstance(body, bytes) or sha256(body).digest() != digest:
         return Carried(str(run), Damaged(f"the order of run {run!r} does not match its digest", remedy="Enqueue the run again."))
     try:
-        order = _read(store, body)
+        order = _read(store, run, body)
     except (Damaged, ValueError, TypeError, KeyError) as error:
         return Carried(run, Damaged(f"the order of run {run!r} cannot be read: {error}", remedy="Enqueue the run again."))
     try:
@@ -118,7 +118,7 @@ def _carry(store: EngineStore, left: Left) -> Carried:
         return Carried(run, error)
 
 
-def _read(store: EngineStore, body: bytes) -> Order:
-    said = decode(store.framer.unwrap(body))
+def _read(store: EngineStore, run: str, body: bytes) -> Order:
+    said = decode(store.framer.store().unwrap(body, ("order", run)))
     late = max(0, said["delay"] - (clock.now_us() - said["at"]))
     return Order(said["name"], said["about"], said["chunks"], Task(*said["task"]), late)

@@ -24,6 +24,7 @@ from everstep.ids import check_tag
 from everstep.queues import enqueue as queueing
 from everstep.runtime import workflow as flows
 from everstep.runtime.engine_store import EngineStore
+from everstep.store.frames import need_key
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"
@@ -79,7 +80,7 @@ def schedule(
         following = min(following, before["next"])
     said = {
         "workflow": order.name, "cron": cron, "zone": zone, "missed": missed, "task": order.task._asdict(), "next": following,
-        "input": b64encode(store.framer.wrap(encode([list(stored[0]), stored[1]], "arguments"))).decode(),
+        "input": b64encode(store.framer.store().wrap(encode([list(stored[0]), stored[1]], "arguments"), ("schedule", name))).decode(),
     }  # fmt: skip
     store.backend.set_property(PREFIX + name, json.dumps(said))
     return _parse(store, PREFIX + name, said)
@@ -107,6 +108,7 @@ def schedules(store: EngineStore) -> list[Schedule]:
 
 def _all(store: EngineStore) -> list[tuple[str, str, str | None]]:
     """Return each schedule with the record of its last firing."""
+    need_key(store.framer)
     known = store.backend.properties(PREFIX)
     fired = store.backend.properties(FIRED) if known else {}
     return [(name, text, fired.get(FIRED + name.removeprefix(PREFIX))) for name, text in known.items()]
@@ -128,7 +130,7 @@ def _digest(text: str) -> str:
 
 def _parse(store: EngineStore, name: str, said: dict[str, Any]) -> Schedule:
     task = Task(**said["task"])
-    args, kwargs = decode(store.framer.unwrap(b64decode(said["input"])))
+    args, kwargs = decode(store.framer.store().unwrap(b64decode(said["input"]), ("schedule", name.removeprefix(PREFIX))))
     return Schedule(
         name.removeprefix(PREFIX), said["workflow"], said["cron"], said["zone"], cast(Missed, said["missed"]), task.queue, task.priority, task.key,
         datetime.fromtimestamp(said["next"] / 1e6, UTC), (tuple(args), kwargs),

@@ -163,7 +163,7 @@ class RunHandle(Generic[S]):
         mask = run.mask
         kept = data if mask is None else mask(data, f"event {event}")
         entry = EventEntry.of(event, kept, f"event {event}")
-        refuse_secret(run.store.framer.wrap, entry.data, kept, f"event {event}")
+        refuse_secret(run.store.framer.inner.wrap, entry.data, kept, f"event {event}")
         run.writer.put("event", pack(entry), address)
         if run.options.policy.due(event, None, 0, 0.0) is not None:
             run.saves.save("automatic", f"on {event}", safe=True)

@@ -126,7 +126,7 @@ def _changed_since(store: EngineStore, row: RunRow) -> str | None:
     """Return why a run waits, if its status record is outdated: it was paused later, or its answer has arrived."""
     messages = {message.name: message for message in store.backend.messages(row.id)}
     if "pause" in messages:
-        return request_in(verified_message(row, messages["pause"], store.backend.seal), store.framer).text
+        return request_in(store.backend, row, verified_message(row, messages["pause"], store.backend.seal)).text
     if not any(name.startswith("answer:") for name in messages):
         return None
     come = [gate.address for gate in open_gates(store.backend, row) if f"answer:{gate.address}" in messages]

@@ -234,7 +234,7 @@ def give_result(run: Attempt, result: Any) -> None:
     """Set the result of a workflow that returned: if it cannot be stored, the workflow fails."""
     mask = run.mask
     kept = result if mask is None else mask(result, "the workflow's result")
-    run.returned = result_body(kept, "the workflow's result", run.store.framer.wrap)
+    run.returned = result_body(kept, "the workflow's result", run.store.framer.inner.wrap)
     run.result = result
 
 

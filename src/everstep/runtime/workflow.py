@@ -250,7 +250,7 @@ def first_words(
     """Return the content of a run's first record, and its chunks. Without a workflow, only the name is known."""
     digest = digest_of(*stored, name)
     try:
-        form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.wrap)
+        form, body, chunks = result_body([list(stored[0]), stored[1]], "arguments", store.framer.inner.wrap)
     except PlainSecret:
         raise _named_argument(*stored, name) from None
     about = {

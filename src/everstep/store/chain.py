@@ -10,10 +10,9 @@ from ormsgpack import packb
 
 from everstep.backends.contract.core import MAX_SEQ, Commit
 from everstep.clock import clock
-from everstep.codec.frame import Framer
 from everstep.errors import IllegalTransition, LimitExceeded
 from everstep.fields import Shape
-from everstep.records import SALT_BYTES, ZERO, Kind, RunRow, Seal, Status, make_record, unkeyed
+from everstep.records import SALT_BYTES, ZERO, Chunk, Framing, Kind, RunRow, Seal, Status, make_record, unkeyed
 from everstep.snapshot.saver import Saved
 
 
@@ -56,8 +55,9 @@ _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.
 class Chain:
     """Adds records to a run, one after the other, and ends in a commit."""
 
-    def __init__(self, framer: Framer, row: RunRow, was: RunRow | None, seal: Seal = unkeyed):
-        self._framer = framer
+    def __init__(self, framer: Framing, row: RunRow, was: RunRow | None, seal: Seal = unkeyed):
+        self._family_key = framer.new_family(row.family) if was is None and row.family == row.key else None
+        self._frames = framer.of(row.family, row.key)
         self._seal = seal
         self._was = was
         self._row = row.copy()
@@ -74,7 +74,7 @@ class Chain:
             raise LimitExceeded(
                 f"run {row.id!r} has {row.head_seq:,} records, which is the limit", remedy=f"Continue in a fork: store.fork({row.id!r})."
             )
-        body = self._framer.wrap(content, SMALL_ENTRY if kind in _ENTRIES else 0)
+        body = self._frames.wrap(content, ("record", row.head_seq + 1, kind), SMALL_ENTRY if kind in _ENTRIES else 0)
         row.head_seq += 1
         record = make_record(
             row.head_digest, row.id, row.key, row.head_seq, kind, row.epoch, self._at, row.checkpoints, body, note, tags, meta, own, salt,
@@ -82,7 +82,7 @@ class Chain:
         )  # fmt: skip
         row.head_digest = record.digest
         row.stored += len(body)
-        record.opener = self._framer
+        record.opener = self._frames
         self._records.append(record)
 
     def entries(self, entries: Sequence[Entry]) -> None:
@@ -92,7 +92,8 @@ class Chain:
             if entry.chunks:
                 self.chunks(entry.chunks)
 
-    def chunks(self, chunks: Sequence[tuple[bytes, bytes]]) -> None:
+    def chunks(self, chunks: Sequence[Chunk]) -> None:
+        chunks = self._frames.stored(chunks)
         self._chunks.extend(chunks)
         self._row.stored += sum(len(frame) for _, frame in chunks)
 
@@ -101,7 +102,10 @@ class Chain:
     ) -> None:
         """Add a checkpoint with its labels, and the runtime's header (`own`)."""
         self._row.checkpoints += 1
-        salt = None if note is None and meta is None and not tags else os.urandom(SALT_BYTES)
+        salt = None
+        if note is not None or meta is not None or tags:
+            salt = os.urandom(SALT_BYTES)
+            note, tags, meta = self._frames.seal_labels((note, tags, meta), ("labels", self._row.head_seq + 1))
         self.add(CHECKPOINT, saved.delta, note, tags, meta, own, salt)
         if saved.base is not None:
             self.add(BASE, saved.base)
@@ -126,4 +130,4 @@ class Chain:
         for name, value in changes.items():
             setattr(row, name, value)
         row.check = row.digest(self._seal)
-        return Commit(row, self._was, self._records, self._chunks)
+        return Commit(row, self._was, self._records, self._chunks, family_key=self._family_key)

@@ -11,6 +11,7 @@ from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, DamagedRun
 from everstep.fields import Shape, replace
 from everstep.records import ZERO, Kind, Message, Record, RunRow, Status, record_fault
+from everstep.store.frames import content_of_message, frames_of
 from everstep.store.journal.entries import AnswerEntry, GateEntry, open_as, open_entry
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked_from, refuse_deleted
@@ -53,7 +54,7 @@ def list_gates(backend: Backend, row: RunRow) -> list[Gate]:
 
 def indexed_gates(backend: Backend, row: RunRow) -> list[Gate]:
     """Do the same by an index: proves each record, and does not read the others."""
-    records = [record.opened_by(backend.framer) for record in backend.gates(row.id) if record.seq <= row.head_seq]
+    records = [record.opened_by(frames_of(backend, row)) for record in backend.gates(row.id) if record.seq <= row.head_seq]
     prove(backend, row, records)
     return _gates(row, records)
 
@@ -75,7 +76,7 @@ def _proved(backend: Backend, row: RunRow, message: Message) -> Message:
 def _posted(backend: Backend, row: RunRow, gate: Gate, message: Message | None) -> Gate:
     if message is None:
         return gate
-    said = decode(backend.framer.unwrap(message.body))
+    said = content_of_message(backend, row, message)
     if not isinstance(said, dict) or "value" not in said:
         raise DamagedRun(f"the message {message.name!r} to run {row.id!r} does not contain an answer")
     return replace(gate, answered=True, answer=said["value"], by=said.get("by"))
@@ -141,7 +142,7 @@ def questions(backend: Backend, workflow: str | None, after: int, limit: int | N
         if row is None or record.seq > verified(row, backend.seal).head_seq:
             continue  # deleted meanwhile
         prove(backend, row, [record])
-        gate = _asked(row, record, record.note or "", open_as(record.opened_by(backend.framer), GateEntry))
+        gate = _asked(row, record, record.note or "", open_as(record.opened_by(frames_of(backend, row)), GateEntry))
         page += [one for one in with_posted(backend, row, [gate]) if one.open]
     page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
     return page

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from everstep.backends.contract.core import Backend, Located
@@ -20,6 +19,7 @@ from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, Seal, rec
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.frames import content_of_base, fetch_of, frames_of
 from everstep.store.no_collection import no_collection
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
@@ -143,10 +143,11 @@ def _checkpoint(row: RunRow, record: Record, number: int) -> Record:
 
 
 def unproved(
-    backend: Backend, run: str, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None
+    backend: Backend, row: RunRow, first: int, last: int, kinds: Sequence[str] | None = None, newest: int | None = None
 ) -> list[Record]:
     """Return records as stored, for listings: they are not proved, but can be opened."""
-    return [record.opened_by(backend.framer) for record in backend.records(run, first, last, kinds, newest)]
+    frames = frames_of(backend, row)
+    return [record.opened_by(frames) for record in backend.records(row.id, first, last, kinds, newest)]
 
 
 def checked(backend: Backend, row: RunRow, first: int, last: int | None) -> list[Record]:
@@ -161,14 +162,14 @@ def _proved(backend: Backend, row: RunRow, records: list[Record], first: int, la
     if [r.seq for r in records] != list(expected):
         found = {r.seq for r in records}
         raise _gone(backend, row, next((seq for seq in reversed(expected) if seq not in found), first))
-    before, key, seal, framer = ZERO, row.key, backend.seal, backend.framer
+    before, key, seal, frames = ZERO, row.key, backend.seal, frames_of(backend, row)
     for i, record in enumerate(records):
         if i or record.seq == 1:
             fault = record_fault(before, record, key, seal)
             if fault:
                 number = record.number if record.kind == Kind.CHECKPOINT else None
                 raise DamagedRecord(row.id, record.seq, fault, number)
-        record.opener = framer
+        record.opener = frames
         before = record.digest
     if last == row.head_seq and before != row.head_digest:
         raise DamagedRecord(row.id, last, "it is not the one named as head in the run row", records[-1].number)
@@ -205,7 +206,7 @@ def load_two(backend: Backend, a: tuple[RunRow, int], b: tuple[RunRow, int]) -> 
         with suppress(EverstepError):  # loading them one by one tells which one cannot be loaded, and why
             found = tuple(stretch(backend, row, number) for row, number in (a, b))
             roots = [parts_of(row, number, read)[0] for (row, number), read in zip((a, b), found, strict=True) if read is not None]
-            reader = Loader(partial(backend.chunks, a[0].family), backend.framer.unwrap, frames)
+            reader = Loader(fetch_of(backend, a[0].family), backend.framer.inner.unwrap, frames)
             reader.read_ahead(*(root for root in roots if root is not None))
     return load(backend, *a, found[0], dict(frames)), load(backend, *b, found[1], frames)
 
@@ -242,7 +243,7 @@ def newest_good(backend: Backend, row: RunRow, number: int) -> int | None:
 def load_only(backend: Backend, row: RunRow, number: int, found: Stretch | None = None, frames: Frames | None = None) -> Loaded:
     """Load the snapshot of one checkpoint; an error does not look for other good ones."""
     base, deltas = parts_of(row, number, found or stretch(backend, row, number))
-    loader = Loader(partial(backend.chunks, row.family), backend.framer.unwrap, frames)
+    loader = Loader(fetch_of(backend, row.family), backend.framer.inner.unwrap, frames)
     value = None
     if base is not None:
         loader.read_ahead(base)
@@ -262,7 +263,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
     try:
         base, deltas = parts_of(row, number, stretch(backend, row, number))
-        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), backend.framer.unwrap)
+        loader = LazyLoader(lambda digests: _chunks(backend, row, number, digests), backend.framer.inner.unwrap)
         value = loader.load(base) if base is not None else None
         decoder = Decoder()
         for record in deltas:
@@ -276,7 +277,7 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
 def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
     """Fetch chunks for a view, which may be read long after it was made: by then the run may be deleted, or its checkpoint pruned."""
-    found = backend.chunks(row.family, digests)
+    found = fetch_of(backend, row.family)(digests)
     if any(digest not in found for digest in digests):
         refuse_deleted(backend, row)
         mark = prune_mark(backend, row)
@@ -334,7 +335,7 @@ def _around_pruned(found: Stretch, number: int, deltas: list[Record], base: Base
     row, mark = found.row, found.mark
     after = [r for r in deltas if base is not None and r.number > base.number]
     if base is not None and number - base.number == len(after) and all(r.body is not None for r in after):
-        return found.backend.framer.unwrap(base.body), after
+        return content_of_base(frames_of(found.backend, row), base), after
     missing = [r for r in deltas if r.body is None and (mark is None or mark.has_body(r.seq))]
     if mark is None or missing:
         where = missing[-1] if missing else deltas[-1] if deltas else None

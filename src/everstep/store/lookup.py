@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
+from everstep.store.frames import shown_row
 from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
 from everstep.store.store import fork_before as before
@@ -47,7 +48,7 @@ def was_deleted(store: BaseStore, run: str) -> bool:
 def known(store: BaseStore, run: str) -> RunInfo | None:
     """Return the run with exactly this id, without its error; None if there is none."""
     row = store.backend.run(run)
-    return None if row is None else RunInfo.of(row)
+    return None if row is None else RunInfo.of(shown_row(store.backend, row))
 
 
 def journal_length(store: BaseStore, run: str) -> int:
@@ -72,7 +73,7 @@ def attempts(store: BaseStore, run: str) -> set[int]:
     count, nor do the attempts of the run that this one was forked from.
     """
     row = store.backend.run(run)
-    records = () if row is None else unproved(store.backend, run, 1, row.head_seq, _ATTEMPTED)
+    records = () if row is None else unproved(store.backend, row, 1, row.head_seq, _ATTEMPTED)
     own = (one for one in records if row is not None and one.at >= row.created_at)
     return {one.epoch for one in own if one.epoch and (one.kind != Kind.STATUS or _status(one) in ("running", "succeeded", "failed"))}
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.query_semantics import fits_checkpoint, fits_run
-from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument
+from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument, NotSearchable
+from everstep.fields import replace
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
 from everstep.secret import Secret
+from everstep.store.frames import frames_of, shown_row
 from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
 from everstep.store.views import Checkpoint, Page, RunInfo
@@ -96,6 +98,7 @@ def _check_numbers(filters: dict[str, Any]) -> None:
 
 
 def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
+    query = sealed_query(backend, query, of_run=True)
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     found = backend.runs(query)
     positions = [position for position, _ in found]
@@ -106,7 +109,7 @@ def list_runs(backend: Backend, query: Query) -> Page[RunInfo]:
             raise DamagedRun(
                 f"the listing names run {row.id!r}, which does not match its filters", remedy="Run store.verify('full') to list all damage."
             )
-    page: Page[RunInfo] = Page(RunInfo.of(row) for _, row in found[:limit])
+    page: Page[RunInfo] = Page(RunInfo.of(shown_row(backend, row)) for _, row in found[:limit])
     page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
     return page
 
@@ -134,6 +137,7 @@ def stopped(backend: Backend, run: RunInfo) -> str | None:
 
 
 def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkpoint]:
+    query = sealed_query(backend, query)
     limit, query.limit = query.limit, None if query.limit is None else query.limit + 1
     asked_after = query.after
     everything = query == Query(oldest_first=query.oldest_first, after=query.after, limit=query.limit)
@@ -152,6 +156,7 @@ def list_checkpoints(backend: Backend, row: RunRow, query: Query) -> Page[Checkp
 
 def find_checkpoints(backend: Backend, query: Query) -> Page[Checkpoint]:
     """Find checkpoints of all runs by tags and metadata."""
+    query = sealed_query(backend, query)
     limit = query.limit
     found = backend.find(query.tags, query.meta, query.after, None if limit is None else limit + 1)
     page: Page[Checkpoint] = Page()
@@ -166,6 +171,18 @@ def find_checkpoints(backend: Backend, query: Query) -> Page[Checkpoint]:
         page += with_tags_and_marks(backend, row, [record])
     page.next = found[limit - 1][0] if limit is not None and len(found) > limit else None
     return page
+
+
+def sealed_query(backend: Backend, query: Query, of_run: bool = False) -> Query:
+    """Return the query as an encrypted store answers it: by keyed hash of tags and metadata."""
+    framer: Any = backend.framer
+    if not framer.encrypted or not (query.tags or query.meta or query.note is not None):
+        return query
+    if query.note is not None:
+        raise NotSearchable("notes are encrypted in this store, so no part of one can be searched for")
+    if framer.locked:
+        framer.store()  # raises MissingKey
+    return replace(query, tags=tuple(framer.index.tag(tag) for tag in query.tags), meta=framer.index.wanted(query.meta, of_run))
 
 
 def _prove(backend: Backend, row: RunRow, found: list[Record]) -> None:
@@ -204,9 +221,13 @@ def with_tags_and_marks(backend: Backend, row: RunRow, records: list[Record]) ->
     numbers = [record.number for record in records]
     mark = prune_mark(backend, row)
     names: dict[int, list[str]] = {}
+    hashed = backend.framer.encrypted
     for tag in tags_of(backend, row, min(numbers), max(numbers)):
-        names.setdefault(tag.number, []).append(tag.name)
+        if not (hashed and tag.name.startswith("#")):  # such a one came with the checkpoint: its record has the name
+            names.setdefault(tag.number, []).append(tag.name)
+    frames = frames_of(backend, row)
     for record in records:
+        record.note, record.tags, record.meta = record.opened_by(frames).shown()
         record.tags += tuple(name for name in names.get(record.number, ()) if name not in record.tags)
     return [Checkpoint(record, mark is not None and not mark.has_state(record.number)) for record in records]
 

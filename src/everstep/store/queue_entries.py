@@ -77,9 +77,9 @@ def read_entry(backend: Backend, run: str) -> QueuedRun | None:
         row = backend.run(run)
         if row is None or row.digest(backend.seal) != row.check:
             return None
-        task = task_in(unproved(backend, run, 1, 1))
+        task = task_in(unproved(backend, row, 1, 1))
         messages, entry = backend.messages(run), backend.queue_entry(run)
-        reopened = task is not None and entry is None and has_ended(unproved(backend, run, 1, row.head_seq, [Kind.STATUS.value]))
+        reopened = task is not None and entry is None and has_ended(unproved(backend, row, 1, row.head_seq, [Kind.STATUS.value]))
         now = backend.run(run)
         if now is not None and now.check == row.check and backend.messages(run) == messages:
             return QueuedRun(row, messages, task, entry, reopened)

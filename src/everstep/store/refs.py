@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import has, need
 from everstep.backends.contract.core import MAX_SEQ, Backend, Query
 from everstep.backends.contract.index import Index
-from everstep.clock import iso
+from everstep.clock import clock, iso
 from everstep.errors import DamagedRun, InvalidArgument, NotFound
+from everstep.fields import replace
 from everstep.ids import check_id, parse_ref
 from everstep.records import CHILD, RunRow, Seal, Status, Tag
 
 _SHOWN, _LOOKED_AT = 4, 50
+_COMPANION = "="  # a row beside a tag: `encryption.labels`
 _RECENT = 10_000
 _LAST_TIME = 250_000_000_000_000_000  # µs: the year 9892, which datetime can still show
 _STATUSES = frozenset(status.value for status in Status)
@@ -110,7 +115,48 @@ def _number(backend: Backend, row: RunRow, at: int | str | None) -> int:
 
 def tags_of(backend: Backend, row: RunRow, first: int | None = None, last: int | None = None, name: str | None = None) -> list[Tag]:
     """Return the tags of a run, or of some of its checkpoints, or those of a name, checked against their digests."""
-    tags = backend.tags(row.id, first, last) if name is None else backend.tags(row.id, name=name)
+    stored = name if name is None or not backend.framer.encrypted else _hashed(backend, name)
+    tags = backend.tags(row.id, first, last) if stored is None else backend.tags(row.id, name=stored)
+    if any(tag.check != tag.digest(backend.seal) or tag.key != row.key for tag in tags):
+        raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
+    return tags if stored is not None or not backend.framer.encrypted else named_tags(backend, row, tags)
+
+
+def stored_tags(backend: Backend, row: RunRow) -> list[Tag]:
+    """Return the tags of a run as they are stored, checked against their digests."""
+    tags = backend.tags(row.id)
     if any(tag.check != tag.digest(backend.seal) or tag.key != row.key for tag in tags):
         raise DamagedRun(f"a tag of run {row.id!r} does not match its digest", remedy="Name the checkpoint by its number.")
     return tags
+
+
+def named_tags(backend: Backend, row: RunRow, tags: Sequence[Tag]) -> list[Tag]:
+    """Return the tags of an encrypted store with their names. One that came with its checkpoint keeps its hash: the record has the name."""
+    frames: Any = backend.framer.of(row.family, row.family)
+    if backend.framer.locked:
+        return [tag for tag in tags if not tag.name.startswith(_COMPANION)]
+    known = {
+        (*frames.named(tag.name, tag.number)[:1], tag.number): frames.named(tag.name, tag.number)[1]
+        for tag in tags
+        if tag.name.startswith(_COMPANION)
+    }
+    return [replace(tag, name=known.get((tag.name, tag.number), tag.name)) for tag in tags if not tag.name.startswith(_COMPANION)]
+
+
+def _hashed(backend: Backend, name: str) -> str:
+    framer: Any = backend.framer
+    if framer.locked:
+        framer.store()  # raises MissingKey
+    hashed: str = framer.index.tag(name)
+    return hashed
+
+
+def add_tag(backend: Backend, row: RunRow, name: str, number: int) -> None:
+    """Put a tag on a checkpoint. In an encrypted store, its name is in a row beside it."""
+    now, framer = clock.now_us(), backend.framer
+    if framer.encrypted:
+        hashed, frames = _hashed(backend, name), cast(Any, framer.of(row.family, row.family))
+        if not any(tag.name == hashed for tag in backend.tags(row.id, number, number)):
+            backend.tag(Tag.make(row.key, frames.companion(name, number), number, now, backend.seal), row.id)
+        name = hashed
+    backend.tag(Tag.make(row.key, name, number, now, backend.seal), row.id)

@@ -18,16 +18,16 @@ from everstep.backends.contract.index import Index
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.reclaim import Reclaim
-from everstep.clock import clock
 from everstep.codec.frame import Compression, Framer
 from everstep.errors import InvalidArgument
 from everstep.ids import check_tag, new_id
-from everstep.records import RunRow, Status, Tag
+from everstep.records import Framing, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.refs import find_run, resolve
+from everstep.store.frames import need_key, sealed_row, shown_row
+from everstep.store.refs import add_tag, find_run, resolve
 from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
 if TYPE_CHECKING:  # modules that only some programs use are imported on first use
@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
 class BaseStore:
     """Runs, checkpoints and states in one backend."""
 
-    framer: Framer
+    framer: Framing
 
     def __init__(
         self,
@@ -71,10 +71,11 @@ class BaseStore:
         redaction: Redactor | None = None,
         plain_secrets: bool = False,
         user: str | None = None,
+        framing: Framing | None = None,
     ):
         self.backend = whole(backend)
         self.plain_secrets = plain_secrets
-        frame_with(self, Framer(compression, level, threshold))
+        frame_with(self, framing or Framer(compression, level, threshold))
         self._checking = checking
         self.retention, self.protect = retention, protect
         self.mask: Mask | None = None
@@ -89,7 +90,7 @@ class BaseStore:
     @property
     def encrypted(self) -> bool:
         """Whether the store encrypts what it keeps. Only then does it take a `Secret` without being allowed to (`plain_secrets`)."""
-        return False
+        return self.framer.encrypted
 
     @overload
     def load(self, ref: str, *, at: int | str | None = None, newest_good: Literal[False] = False) -> Any: ...
@@ -137,7 +138,7 @@ class BaseStore:
     def get(self, run_id: str) -> RunInfo:
         """Return information about a run; of a failed one also its error."""
         row = find_run(self.backend, run_id)
-        return RunInfo.of(row, reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
+        return RunInfo.of(shown_row(self.backend, row), reading.last_error(self.backend, row) if row.status == Status.FAILED else None)
 
     def runs(self, **filters: Unpack[query.RunFilters]) -> Page[RunInfo]:
         """List runs, newest first. Filters: status, workflow, session, parent, prefix, tag (one or several, all must match), note (a part
@@ -212,7 +213,7 @@ class BaseStore:
         """Put a tag on a checkpoint. Needs no lease."""
         need(self.backend, Index)
         row, number = resolve(self.backend, ref)
-        self.backend.tag(Tag.make(row.key, check_tag(name), number, clock.now_us(), self.backend.seal), row.id)
+        add_tag(self.backend, row, check_tag(name), number)
 
     def fork(self, ref: str, id: str | None = None, edit: Edit | None = None) -> RunInfo:
         """Create a run that begins at a checkpoint, optionally with an edited state.
@@ -226,7 +227,7 @@ class BaseStore:
 
         made = forks.fork(self.backend, self.framer, row, number, id, edit, self.mask, self.user)
         self._tell("after_fork", row.id, number=number, fork=made.id)
-        return RunInfo.of(made)
+        return RunInfo.of(shown_row(self.backend, made))
 
     def copy(self, run_id: str, id: str | None = None) -> RunInfo:
         """Create a run with the whole history of another one, under a new id in the same family; it shares all chunks.
@@ -240,11 +241,12 @@ class BaseStore:
 
         made = copy(self.backend, self.framer, row, id)
         self._tell("after_fork", row.id, fork=made.id)
-        return RunInfo.of(made)
+        return RunInfo.of(shown_row(self.backend, made))
 
     def delete(self, run_id: str) -> None:
         """Delete a run and everything that belongs only to it. Its forks stay intact."""
         need(self.backend, Reclaim)
+        need_key(self.framer)
         self._remove(find_run(self.backend, run_id))
 
     def _remove(self, row: RunRow) -> None:
@@ -279,6 +281,8 @@ class BaseStore:
         file of signed heads to compare with, `public_key` the text or the file of the key that verifies them; see `heads`.
         """
         need(self.backend, Audit, Index, Mailbox, Reclaim, Properties)
+        if depth == "full":
+            need_key(self.framer)
         from everstep.store.verify.verify import verify
 
         return verify(self.backend, depth, progress, seconds, against, public_key)
@@ -324,7 +328,7 @@ class BaseStore:
         need(self.backend, Audit, Index, Reclaim)
         from everstep.store.retention.drop import drop
 
-        return drop(self.backend, self.framer, find_run(self.backend, run_id), numbers, self.user)
+        return drop(self.backend, find_run(self.backend, run_id), numbers, self.user)
 
     def gc(self, *, dry_run: bool = False, compact: bool = False, progress: Progress | None = None) -> Collected:
         """Free the chunks that nothing refers to any more, and return the space. Others may write meanwhile.
@@ -345,6 +349,7 @@ class BaseStore:
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Store a retention: for every run, for those of a workflow, or for one run. None removes it."""
         need(self.backend, Properties)
+        need_key(self.framer)
         from everstep.store.retention.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
@@ -359,12 +364,14 @@ class BaseStore:
 
     def _cleaner(self) -> Cleaner:
         need(self.backend, Audit, Reclaim, Properties)
+        need_key(self.framer)
         from everstep.store.retention.cleanup import Cleaner
 
-        return Cleaner(self.backend, self.framer, self.retention, self.protect)
+        return Cleaner(self.backend, self.retention, self.protect)
 
     def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
+        need_key(self.framer)
         from everstep.store.upgrades import upgrades
 
         return upgrades(self.backend, all_checkpoints, progress)
@@ -428,9 +435,9 @@ class BaseStore:
 # For code that writes runs. Functions, because a user of a store does not need them.
 
 
-def frame_with(store: BaseStore, framer: Framer) -> None:
+def frame_with(store: BaseStore, framer: Framing) -> None:
     """Use this framer for every frame of this store. Code that reads through the backend finds it there."""
-    framer.keeps_secrets = store.encrypted or store.plain_secrets
+    framer.inner.keeps_secrets = framer.encrypted or store.plain_secrets
     store.framer = store.backend.framer = framer
 
 
@@ -451,6 +458,7 @@ def first_commit(
     row = new_row(id or new_id(), **fields)
     for name, value in changes.items():
         setattr(row, name, value)
+    row = sealed_row(store.framer, row)
     chain = Chain(store.framer, row, None, store.backend.seal)
     chain.start(**about, user=store.user)
     chain.chunks(chunks)
@@ -482,7 +490,7 @@ def checkpoint_commit(
 
 def new_saver(store: BaseStore) -> Saver:
     """Return a saver for the state of a run; it masks values if the store does."""
-    saver = Saver(store.framer.wrap, store._checking)
+    saver = Saver(store.framer.inner.wrap, store._checking)
     if store.mask is None:
         return saver
     from everstep.store.masking import MaskingSaver

@@ -18,6 +18,7 @@ from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.loader import Loader
+from everstep.store.frames import fetch_of
 from everstep.store.journal.entries import CHUNKED, INLINE, StepEntry, open_as
 from everstep.store.load import load, unproved
 from everstep.store.progress import Pace, Progress
@@ -136,7 +137,7 @@ def _state(backend: Backend, row: RunRow, number: int) -> Any:
 
 def _steps(backend: Backend, row: RunRow, found: list[Upgrade]) -> None:
     """Try results and errors of steps. The chain is not proved, because the values are not returned."""
-    for record in unproved(backend, row.id, 1, row.head_seq, (Kind.STEP.value,)):
+    for record in unproved(backend, row, 1, row.head_seq, (Kind.STEP.value,)):
         for what, look in (("result", _result), ("error", _error)):
             where = f"{what} of {record.note}"
             _guard(found, row, record.number, where, lambda r=record, f=look: f(backend, row, r))  # type: ignore[misc]
@@ -148,11 +149,7 @@ def _result(backend: Backend, row: RunRow, record: Record) -> Any:
         return None
     if step.form == INLINE:
         return Decoder().decode(step.result)
-    return (
-        Loader(lambda digests: backend.chunks(row.family, digests), backend.framer.unwrap).load(step.result)
-        if step.form == CHUNKED
-        else None
-    )
+    return Loader(fetch_of(backend, row.family), backend.framer.inner.unwrap).load(step.result) if step.form == CHUNKED else None
 
 
 def _error(backend: Backend, row: RunRow, record: Record) -> Any:

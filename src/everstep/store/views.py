@@ -111,17 +111,17 @@ class Checkpoint:
     @property
     def note(self) -> str | None:
         """The note that the program gave it."""
-        return self._record.note
+        return self._record.shown()[0]
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags on it."""
-        return self._record.tags
+        return self._record.shown()[1]
 
     @property
     def meta(self) -> dict[str, Any]:
         """The metadata that the program gave it."""
-        return from_meta(self._record.meta)
+        return from_meta(self._record.shown()[2])
 
     @property
     def kind(self) -> str:

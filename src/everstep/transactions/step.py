@@ -38,6 +38,7 @@ from everstep.runtime.steps.lookup import kept as count_kept
 from everstep.runtime.steps.record import after_step, succeeded
 from everstep.runtime.steps.ticket import Unrecorded
 from everstep.store.chain import Entry
+from everstep.store.frames import frames_of
 from everstep.store.journal.entries import SUCCEEDED, StepEntry, unpack_step
 from everstep.store.journal.results import show_input
 from everstep.transactions.results import address_of, open_results
@@ -115,7 +116,9 @@ class Beside:
         """Commit the function's statements together with the result."""
         run, entry, session = ticket.run, ticket.entry, self._session
         assert entry is not None and session is not None  # noqa: PT018
-        content = run.store.framer.wrap(packb([entry.content, [list(chunk) for chunk in entry.chunks]]))
+        content = frames_of(run.store.backend, run.live()[0]).wrap(
+            packb([entry.content, [list(chunk) for chunk in entry.chunks]]), ("result", ticket.address)
+        )
         self._session, done = None, taken(self._results)
         try:
             session.commit(content, _digest(run, ticket.address, content), done)
@@ -336,7 +339,7 @@ def _opened(results: StepResults, kept: tuple[bytes, bytes], ticket: Ticket) -> 
             f"the row of step {address} of run {run.id!r} in everstep_steps of {results.url} does not match its digest",
             remedy="The step's own writes are committed. Restore the row from a backup, or set the result: store.skip(run_id, step, result).",
         )
-    packed, chunks = unpackb(run.store.framer.unwrap(content))
+    packed, chunks = unpackb(frames_of(run.store.backend, run.live()[0]).unwrap(content, ("result", address)))
     step = unpack_step(packed)
     if step.digest != ticket.digest and step.digest and ticket.digest and address not in run.options.accept:
         raise run.diverge(address, show_input(step.input), show_input(ticket.input))

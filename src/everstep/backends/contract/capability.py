@@ -13,6 +13,7 @@ from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.core import Backend, Core
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
+from everstep.backends.contract.keys import Keys
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.backends.contract.outbox import Outbox
 from everstep.backends.contract.properties import Properties
@@ -23,8 +24,8 @@ from everstep.backends.contract.types import Commit, Committed
 from everstep.errors import MissingCapability
 from everstep.records import unkeyed
 
-CAPABILITIES: tuple[type, ...] = (Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Outbox, Transactional)
-_EXPECTED = CAPABILITIES[:7]
+CAPABILITIES: tuple[type, ...] = (Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Keys, Outbox, Transactional)
+_EXPECTED = CAPABILITIES[:8]
 
 
 @cache
@@ -90,6 +91,7 @@ _CERTAIN: dict[str, Any] = {
     "pruned": lambda run: None,
     "bases": lambda run, upto=None: [],
     "queue_entry": lambda run: None,
+    "family_keys": lambda families: {},
     "get_property": lambda name: None,
     "properties": lambda prefix="": {},
 }

@@ -16,13 +16,14 @@ from typing import Protocol
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.feed import Feed
 from everstep.backends.contract.index import Index
+from everstep.backends.contract.keys import Keys
 from everstep.backends.contract.mailbox import Mailbox
 from everstep.backends.contract.properties import Properties
 from everstep.backends.contract.queues import Queues
 from everstep.backends.contract.reclaim import Reclaim
 from everstep.backends.contract.types import MAX_SEQ, Commit, Committed, Done, Located, Manifest, Outcome, Query
 from everstep.errors import EverstepError
-from everstep.records import Opener, Record, RunRow, Seal, Worker
+from everstep.records import Framing, Record, RunRow, Seal, Worker
 
 __all__ = ["MAX_SEQ", "Backend", "Commit", "Committed", "Core", "Done", "Located", "Manifest", "Outcome", "Query", "submit"]
 
@@ -32,8 +33,8 @@ class Core(Protocol):
 
     url: str
     durable: bool
-    framer: Opener
-    """Opens the frames of this store, for code that reads through the backend. The store sets it; a backend itself never opens a frame."""
+    framer: Framing
+    """Makes and opens the frames of this store, for code that reads through the backend. The store sets it; a backend itself never opens a frame."""
     seal: Seal
     """Makes and verifies the digests of records and the checks of rows: `records.unkeyed` unless the store was opened with a key."""
 
@@ -99,7 +100,7 @@ class Core(Protocol):
         """Write everything that was submitted, stop threads, close files. Idempotent; later calls raise StoreClosed."""
 
 
-class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Protocol):
+class Backend(Core, Mailbox, Index, Feed, Audit, Reclaim, Properties, Queues, Keys, Protocol):
     """A backend with every capability except those that need a database of the caller (`outbox`, `transactions`)."""
 
     def submit(self, commit: Commit, done: Done) -> None:

@@ -47,6 +47,8 @@ class Commit(Shape):
     messages: Sequence[Message] = ()
     read: Sequence[str] = ()
     task: Task | None = None
+    family_key: bytes | None = None
+    """The wrapped key of the family that this commit creates, in an encrypted store."""
 
 
 class Located(NamedTuple):

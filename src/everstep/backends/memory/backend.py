@@ -21,14 +21,26 @@ from everstep.backends.contract.types import Census, Cut
 from everstep.backends.memory.data import Before, Data, Run, data_of
 from everstep.backends.memory.queues import Waiting
 from everstep.codec.frame import Framer
-from everstep.errors import AlreadyQueued, Conflict, DamagedRun, EverstepError, LeaseHeld, LostLease, NotFound, RunExists, StoreClosed
+from everstep.errors import (
+    AlreadyQueued,
+    Conflict,
+    DamagedRun,
+    EverstepError,
+    LeaseHeld,
+    LostLease,
+    MissingKey,
+    NotFound,
+    RunExists,
+    StoreClosed,
+)
 from everstep.fields import replace
 from everstep.records import (
+    ENCRYPTION,
     ZERO,
     Base,
+    Framing,
     Kind,
     Message,
-    Opener,
     Pruned,
     Record,
     RunRow,
@@ -41,6 +53,7 @@ from everstep.records import (
     shift,
     unkeyed,
 )
+from everstep.seals import is_locked
 
 T = TypeVar("T")
 
@@ -53,7 +66,7 @@ class MemoryBackend:
     def __init__(self, name: str | None = None, *, seal: Seal = unkeyed) -> None:
         self.url = f"memory://{name or ''}"
         self.seal = seal
-        self.framer: Opener = Framer()
+        self.framer: Framing = Framer()
         self._data = data_of(name, seal)
         self._own_workers: set[str] = set()
         self._closed = False
@@ -74,6 +87,7 @@ class MemoryBackend:
         """Apply a commit. Operations that may fail or be interrupted come first, on parts that no reader sees yet; then the new row makes
         them count."""
         was, row = commit.was, replace(commit.run)
+        self._refuse_plain()
         run = self._new(row, commit.task) if was is None else self._fenced(row.id, was)
         del run.records[was.head_seq if was is not None else 0 :]
         run.records.extend(replace(record) for record in commit.records)
@@ -88,6 +102,8 @@ class MemoryBackend:
         run.tags.update({(tag.name, tag.number): tag for tag in tags})
         data.runs[row.id], data.total, data.last, run.row, run.messages, data.fed = run, total, row.id, row, messages, len(data.feed)
         data.writes += 1
+        if commit.family_key is not None:
+            data.keys[row.family] = commit.family_key
         if commit.task is not None:
             twin = self._twin(commit.task)
             run.waiting = Waiting(commit.task if twin in (None, row.id) else commit.task._replace(dedupe=None), run.pk)
@@ -347,6 +363,7 @@ class MemoryBackend:
             data.last = None if data.last == row.id else data.last
             if all(other.row.family != row.family for other in data.runs.values()):
                 data.chunks = {key: frame for key, frame in data.chunks.items() if key[0] != row.family}
+                data.keys.pop(row.family, None)
 
     def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
         gone: set[bytes] = set()
@@ -383,7 +400,7 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            properties = [property_check(name, value, self.seal) for name, value in data.properties.items()]
+            properties = [property_check(name, value, self._data.seal) for name, value in data.properties.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *properties])
             gone = len(data.tombstones) + deleted_pks.count(v for name, v in data.properties.items() if name.startswith(deleted_pks.PREFIX))
             return Census(data.total, len(data.runs), data.created, found, len(data.runs), gone)
@@ -465,10 +482,56 @@ class MemoryBackend:
             old = [stone for stone in data.tombstones if stone.at < before and deleted_pks.block_of(stone.pk) == block]
             if old:
                 name = deleted_pks.name_of(block)
-                data.note(name, deleted_pks.joined(data.properties.get(name), (stone.pk for stone in old)))
+                data.note(name, deleted_pks.joined(data.properties.get(name), (stone.pk for stone in old)), self.seal)
                 data.total = shift(data.total, [stone.check for stone in old], [])
                 data.tombstones = [stone for stone in data.tombstones if stone not in old]
             return len(old)
+
+    def _refuse_plain(self) -> None:
+        if self.seal is unkeyed and ENCRYPTION in self._data.properties:
+            raise MissingKey(f"{self.url} was encrypted after it was opened here without a key")
+
+    @property
+    def header(self) -> str | None:
+        """What the store says about its encryption; None if it is not encrypted."""
+        return self._data.properties.get(ENCRYPTION)
+
+    def encrypt(self, header: str) -> str | None:
+        data = self._open()
+        with data.lock:
+            if not data.properties and not data.created:
+                data.note(ENCRYPTION, header, self.seal)
+            return data.properties.get(ENCRYPTION)
+
+    def set_seal(self, seal: Seal) -> None:
+        self.seal = seal
+        if not is_locked(seal):
+            self._data.seal = seal
+
+    def family_keys(self, families: Sequence[bytes]) -> dict[bytes, bytes]:
+        data = self._open()
+        with data.lock:
+            return {family: data.keys[family] for family in families if family in data.keys}
+
+    def key_page(self, after: bytes = b"", limit: int = 1000) -> list[tuple[bytes, bytes]]:
+        data = self._open()
+        with data.lock:
+            return sorted((family, wrapped) for family, wrapped in data.keys.items() if family > after)[:limit]
+
+    def replace_keys(self, changes: Sequence[tuple[bytes, bytes, bytes]]) -> int:
+        data = self._open()
+        with data.lock:
+            fitting = {family: new for family, old, new in changes if data.keys.get(family) == old}
+            data.keys.update(fitting)
+        return len(fitting)
+
+    def replace_header(self, old: str, new: str) -> bool:
+        data = self._open()
+        with data.lock:
+            if data.properties.get(ENCRYPTION) != old:
+                return False
+            data.note(ENCRYPTION, new, self.seal)
+        return True
 
     def get_property(self, name: str) -> str | None:
         data = self._open()
@@ -483,7 +546,7 @@ class MemoryBackend:
     def set_property(self, name: str, value: str | None) -> None:
         data = self._open()
         with data.lock:
-            data.note(name, value)
+            data.note(name, value, self.seal)
 
     def create(self, commits: Sequence[Commit], known: Sequence[str] = ()) -> list[bool]:
         data = self._open()

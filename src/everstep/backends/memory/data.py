@@ -10,7 +10,7 @@ from everstep.backends.contract.core import Commit
 from everstep.backends.memory.queues import MemoryQueues, Waiting
 from everstep.errors import WrongSeal
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, shift
+from everstep.records import ENCRYPTION, ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, property_check, shift
 from everstep.threads.guard import WRITER, Guard
 
 K = TypeVar("K")
@@ -46,6 +46,7 @@ class Data:
         self.chunks: dict[tuple[bytes, bytes], tuple[bytes, int]] = {}  # frame and stamp
         self.tombstones: list[Tombstone] = []
         self.properties: dict[str, str] = {}
+        self.keys: dict[bytes, bytes] = {}
         self.writes = 0
         self.workers: dict[str, Worker] = {}
         self.total = ZERO
@@ -55,10 +56,10 @@ class Data:
         self.fed = 0
         self.queues = MemoryQueues()
 
-    def note(self, name: str, value: str | None) -> None:
+    def note(self, name: str, value: str | None, seal: Seal) -> None:
         """Set a property; None removes it."""
-        minus = [property_check(name, self.properties[name], self.seal)] if name in self.properties else []
-        self.total = shift(self.total, minus, [] if value is None else [property_check(name, value, self.seal)])
+        minus = [property_check(name, self.properties[name], seal)] if name in self.properties else []
+        self.total = shift(self.total, minus, [] if value is None else [property_check(name, value, seal)])
         self.properties = {known: said for known, said in {**self.properties, name: value}.items() if said is not None}
         self.writes += 1
 
@@ -71,7 +72,7 @@ def data_of(name: str | None, seal: Seal) -> Data:
     """Return a new store, or the one of this process that has a name. Refused if its digests were made with another seal."""
     with _named_lock:
         found = Data(seal) if name is None else _named.setdefault(name, Data(seal))
-    if found.seal(ZERO) != seal(ZERO):
+    if ENCRYPTION not in found.properties and found.seal(ZERO) != seal(ZERO):
         raise WrongSeal(f"memory://{name} must be opened with the key that it was created with, or without one if it had none")
     return found
 
@@ -89,6 +90,7 @@ class Before:
         touched = [(commit.run.family, digest) for commit in commits for digest, _ in commit.chunks]
         self._chunks = {key: data.chunks.get(key) for key in touched}
         self._fields = {name: getattr(data, name) for name in ("writes", "total", "last", "created", "fed")}
+        self._keys = dict(data.keys)
         self._ticks = data.queues.ticks()
 
     def restore(self) -> None:
@@ -99,6 +101,7 @@ class Before:
         _put_back(data.runs, self._runs)
         _put_back(data.chunks, self._chunks)
         vars(data).update(self._fields)
+        data.keys = self._keys
         data.queues.set_ticks(self._ticks)
 
 

@@ -29,7 +29,7 @@ from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.postgres import feed as feeds
 from everstep.backends.postgres import gather as gathering
-from everstep.backends.postgres import queues, upkeep
+from everstep.backends.postgres import keys, queues, upkeep
 from everstep.backends.postgres.commit import commit_all
 from everstep.backends.postgres.connections.connect import Address, Connection, Rows, execute
 from everstep.backends.postgres.connections.guarded import Lender
@@ -43,7 +43,8 @@ from everstep.backends.postgres.user_transaction import PostgresTransaction
 from everstep.backends.postgres.writer import Writer
 from everstep.codec.frame import Framer
 from everstep.errors import NotFound, StoreClosed
-from everstep.records import Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.records import Base, Framing, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.seals import ServerSeal
 
 _LAST = 2**63 - 1
 
@@ -66,7 +67,7 @@ class PostgresBackend:
         self._address = Address(url, schema, namespace, patience)
         patience = self._address.patience
         self.url = self._address.url
-        self.framer: Opener = Framer()
+        self.framer: Framing = Framer()
         self.seal: Seal = unkeyed  # the server also computes checks of rows: sql/queues.sql
         self._readers = Readers(self._address, patience, prepare_within(self._address, create, patience if wait else 0.0))
         self._writer = Writer(self._address, os.urandom(1)[0] % BUCKETS, patience)
@@ -319,6 +320,39 @@ class PostgresBackend:
         sql, bucket = self._writer.sql, self._writer.bucket
         gone: int = self._writer.call(lambda connection, _: forget(connection, sql, bucket, block, before))
         return gone
+
+    @property
+    def header(self) -> str | None:
+        """What the store says about its encryption; None if it is not encrypted."""
+        self._check_open()
+        return keys.header(self._readers)
+
+    def encrypt(self, header: str) -> str | None:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        self._writer.call(lambda connection, again: keys.encrypt(connection, sql, bucket, header))
+        return self.header
+
+    def set_seal(self, seal: Seal) -> None:
+        self.seal = ServerSeal(seal)
+
+    def family_keys(self, families: Sequence[bytes]) -> dict[bytes, bytes]:
+        return {bytes(family): bytes(wrapped) for family, wrapped in self._rows("family_keys", list(families))}
+
+    def key_page(self, after: bytes = b"", limit: int = 1000) -> list[tuple[bytes, bytes]]:
+        return [(bytes(family), bytes(wrapped)) for family, wrapped in self._rows("key_page", after, limit)]
+
+    def replace_keys(self, changes: Sequence[tuple[bytes, bytes, bytes]]) -> int:
+        self._check_open()
+        sql = self._writer.sql
+        replaced: int = self._writer.call(lambda connection, again: keys.replace_keys(connection, sql, changes))
+        return replaced
+
+    def replace_header(self, old: str, new: str) -> bool:
+        self._check_open()
+        sql, bucket = self._writer.sql, self._writer.bucket
+        replaced: bool = self._writer.call(lambda connection, again: keys.replace_header(connection, sql, bucket, old, new))
+        return replaced
 
     def get_property(self, name: str) -> str | None:
         found = self._rows("property", name)

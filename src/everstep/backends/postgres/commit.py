@@ -19,6 +19,7 @@ _NO_TAGS: tuple[list[Any], ...] = ([],) * 4
 _NO_MESSAGES: tuple[list[Any], ...] = ([],) * 6
 _NO_LABELS: tuple[list[Any], ...] = ([],) * 4
 ADVANCE = 15
+FAMILY_KEY = b"family key"  # the name under which the wrapped key of a new family goes with the chunks: sql/functions.sql
 NAMES = {ADVANCE: "advance", 42: "commit", 56: "commit_more", 60: "commit_task"}
 """The statement for each number of arguments."""
 
@@ -33,7 +34,8 @@ def arguments(commit: Commit, bucket: int, again: bool) -> Values:
     delta = int.from_bytes(run.check) - (0 if was is None else int.from_bytes(was.check))
     fence = (None, None, None) if was is None else (was.epoch, was.head_seq, was.check)
     records = record_columns(commit.records) if commit.records else _NOTHING
-    chunks = chunk_columns(commit.chunks) if commit.chunks else _NO_CHUNKS
+    stored = commit.chunks if commit.family_key is None else [*commit.chunks, (FAMILY_KEY, commit.family_key)]
+    chunks = chunk_columns(stored) if stored else _NO_CHUNKS
     messages = _messages(commit) if commit.read or commit.messages else _NO_MESSAGES
     tags, labels = _tags(commit), _labels(run, was)
     core = (bucket, again, delta, *fence, *run_values(run), *records, *chunks)
@@ -46,7 +48,14 @@ def arguments(commit: Commit, bucket: int, again: bool) -> Values:
 
 def _only_advances(commit: Commit, run: RunRow, was: RunRow) -> bool:
     """Return whether a commit is one record with its body, and only the head of the row differs, as it follows from the record."""
-    if len(commit.records) != 1 or commit.chunks or commit.messages or commit.read or commit.task is not None:
+    if (
+        len(commit.records) != 1
+        or commit.chunks
+        or commit.messages
+        or commit.read
+        or commit.task is not None
+        or commit.family_key is not None
+    ):
         return False
     record = commit.records[0]
     if record.tags or record.body is None or record.digest != run.head_digest or record.at != run.updated_at or record.epoch != run.epoch:

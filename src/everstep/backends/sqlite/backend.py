@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from weakref import finalize
 
@@ -30,8 +30,8 @@ from everstep.backends.contract.queues import Claim, Claimed, Depth, QueueEntry,
 from everstep.backends.contract.types import Census, Cut, Gathered
 from everstep.backends.group_commit import Request
 from everstep.backends.sqlite import health as sqlite_health
+from everstep.backends.sqlite import keys, upkeep
 from everstep.backends.sqlite import queues as sqlite_queues
-from everstep.backends.sqlite import upkeep
 from everstep.backends.sqlite.feed import feed_end, read_feed
 from everstep.backends.sqlite.files import os_fork
 from everstep.backends.sqlite.files.store_file import BUSY_MS, SqliteFile, quoted, whole_number
@@ -52,8 +52,8 @@ from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import NotFound, StoreClosed
-from everstep.records import SEALED, Base, Message, Opener, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
+from everstep.errors import MissingKey, NotFound, StoreClosed
+from everstep.records import SEALED, Base, Framing, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
 
@@ -74,7 +74,7 @@ class SqliteBackend:
     ) -> None:
         most_wal = whole_number("wal_bytes", wal_bytes, 2**40)
         self.seal = seal
-        self.framer: Opener = Framer()
+        self.framer: Framing = Framer()
         self._file = SqliteFile(path, create, busy_ms, accept_older)
         self.url = f"sqlite:///{quoted(self._file.path)}"
         self._reader = Reader(self._file.reader, self._file.path, self._file.readers(), seal)
@@ -88,6 +88,7 @@ class SqliteBackend:
         self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
+        self._encrypted = False
         self._rests = False
         self._spare_wal = finalize(self, self._file.spare_foreign_wal)  # also for a store that was never closed
         os_fork.register(self)
@@ -104,7 +105,8 @@ class SqliteBackend:
     def _prove_seal(self) -> None:
         """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
-            if not self._reader.prove_seal():
+            self._encrypted = keys.header(self._reader) is not None
+            if not self._encrypted and not self._reader.prove_seal():
                 self._writer.call(upkeep.set_property, (SEALED, "keyed"))
         except BaseException:
             self.close()
@@ -247,11 +249,18 @@ class SqliteBackend:
     def delete(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.delete, row)
+        self._forget_keys()
 
     def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
         self._check_open()
         gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
+        self._forget_keys()
         return gone
+
+    def _forget_keys(self) -> None:
+        """Have the WAL keep no copy of a key that was destroyed."""
+        if self._encrypted:
+            self._wal.forget()
 
     def manifest(self) -> Manifest:
         self._check_open()
@@ -334,6 +343,44 @@ class SqliteBackend:
         self._check_open()
         gone: int = self._writer.call(upkeep.forget, (block, before))
         return gone
+
+    @property
+    def header(self) -> str | None:
+        """What the store says about its encryption; None if it is not encrypted."""
+        self._check_open()
+        return keys.header(self._reader)
+
+    def encrypt(self, header: str) -> str | None:
+        self._check_open()
+        with suppress(MissingKey):  # another process was first
+            self._writer.call(keys.encrypt, header)
+        found = self.header
+        self._encrypted = found is not None
+        return found
+
+    def set_seal(self, seal: Seal) -> None:
+        self.seal = seal
+        self._reader.set_seal(seal)
+        self._writer.set_seal(seal)
+
+    def family_keys(self, families: Sequence[bytes]) -> dict[bytes, bytes]:
+        self._check_open()
+        return keys.family_keys(self._reader, families)
+
+    def key_page(self, after: bytes = b"", limit: int = 1000) -> list[tuple[bytes, bytes]]:
+        self._check_open()
+        return keys.key_page(self._reader, after, limit)
+
+    def replace_keys(self, changes: Sequence[tuple[bytes, bytes, bytes]]) -> int:
+        self._check_open()
+        replaced: int = self._writer.call(keys.replace_keys, changes)
+        self._wal.forget()
+        return replaced
+
+    def replace_header(self, old: str, new: str) -> bool:
+        self._check_open()
+        replaced: bool = self._writer.call(keys.replace_header, (old, new))
+        return replaced
 
     def get_property(self, name: str) -> str | None:
         self._check_open()

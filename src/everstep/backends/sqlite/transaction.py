@@ -31,6 +31,7 @@ from everstep.backends.sqlite.files.parts import (  # fmt: skip
     FEED,
     FINDING,
     GATES,
+    KEYS,
     LISTING,
     MESSAGES,
     NOTES,
@@ -65,11 +66,13 @@ from everstep.errors import (
     EverstepError,
     LimitExceeded,
     LostLease,
+    MissingKey,
     NewerFormat,
     NotFound,
     RunExists,
 )
 from everstep.records import MODULUS, Kind, Message, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.seals import is_locked
 from everstep.threads.guard import interrupts
 
 _SQL = sql_files.load("sqlite", "write")
@@ -81,7 +84,7 @@ _MANIFEST, _SET_MANIFEST, _ADVANCE, _ADD_RECORD, _ADD_CHUNK = (
 _CHECKS = ((TAGS, "tag_checks"), (MESSAGES, "message_checks"), (PRUNED, "pruned_checks"))
 _DROPS = ((TAGS, "drop_tags"), (MESSAGES, "drop_messages"), (QUEUES, "drop_task"), (PRUNED, "drop_prune_mark"), (PRUNED, "drop_bases"))
 _QUEUE_READS = ("held_tasks", "held", "started", "top_priority", "candidates")
-_NEEDS = {"property": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
+_NEEDS = {"property": PROPERTIES, "properties": PROPERTIES, "feed_between": FEED, **dict.fromkeys(_QUEUE_READS, QUEUES)}
 _NONE_WAITING = Committed(0)
 _INDEXED = {Kind.ATTACHED.value: ATTACHED, Kind.GATE.value: GATES, Kind.ANSWER.value: GATES}
 _KNOWN_RUNS = 10_000
@@ -126,6 +129,10 @@ class Transaction:
         if type(total) is not bytes or any(type(n) is not int for n in numbers) or not 0 < self._next < _MAX_RUNS:
             raise Damaged("the manifest of the store is damaged: nothing is written to it")
         self._total = int.from_bytes(total)
+        if self._made & KEYS.bit:
+            self.leave_no_copies()
+            if self.seal is unkeyed or is_locked(self.seal):
+                raise MissingKey("the store is encrypted, and it was opened here without a key")
         self._feed.load(feed, fed)
         self._messages.clear()
 
@@ -194,6 +201,8 @@ class Transaction:
         if was is None:
             self._refuse_twin(commit.task)
             pk = self._create(run)
+            if commit.family_key is not None:
+                self._execute(_SQL["add_key"], (run.family, commit.family_key))
             self._delta += int.from_bytes(run.check)
         else:
             pk = self._pks.get(run.id) or self._find(run.id)
@@ -432,6 +441,8 @@ class Transaction:
         self.touched = True
         if self.has(CHUNKS) and self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
             self._execute(_SQL["drop_family"], (row.family,))
+        if self.has(KEYS) and self._execute(_SQL["family_lives"], (row.family,)).fetchone() is None:
+            self._execute(_SQL["destroy_key"], (row.family,))
 
     def prune(self, cut: Cut) -> None:
         """Drop bodies of a run, unless another process pruned it meanwhile."""
@@ -515,6 +526,21 @@ class Transaction:
     def statement(self, name: str, values: Values = ()) -> None:
         """Execute one of the named statements, for operations in other modules."""
         self._execute(_SQL[name], values)
+
+    def change(self, name: str, values: Values) -> int:
+        """Execute one of the named statements; return how many rows it changed."""
+        self._execute(_SQL[name], values)
+        self.touched = True
+        return self._changes()
+
+    def leave_no_copies(self) -> None:
+        """Have SQLite overwrite what it moves inside of a page: no copy of a wrapped key may stay."""
+        self._execute("PRAGMA secure_delete = FAST").fetchall()
+
+    @property
+    def created(self) -> bool:
+        """Whether a run was ever created."""
+        return self._next > 1
 
     def rows(self, name: str, values: Values = ()) -> list[Any]:
         """Return the rows of a named read, as this transaction sees them; none if their table was not created."""

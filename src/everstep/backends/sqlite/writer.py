@@ -46,6 +46,12 @@ class Writer(GroupCommit):
         self._committing: Sequence[Request] | None = None
         self._resting: Guest | None = None
 
+    def set_seal(self, seal: Seal) -> None:
+        """Seal what is written from now on with another seal."""
+        self._seal = seal
+        if self._transaction is not None:
+            self._transaction.seal = seal
+
     def call(self, operation: Operation, argument: Any = None) -> Any:
         """Execute one operation and return its result when it is durable."""
         return self.perform(Request(operation, argument))

@@ -289,7 +289,7 @@ class Attempt:
         for name in ("cancel", "pause"):
             message = self.messages.waiting.get(name)
             if message is not None:
-                asked = request_in(message, self.store.framer)
+                asked = request_in(self.store.backend, self.live()[0], message)
                 raise self.interrupt(asked.text, user=asked.user)
 
     def listen(self) -> None:

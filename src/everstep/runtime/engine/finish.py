@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from everstep.backends.contract.core import Commit
 from everstep.clock import clock
-from everstep.codec.values import encode
 from everstep.errors import Conflict, EverstepError, Interrupted, LostLease, Suspended, Waiting
 from everstep.fields import Shape, field
 from everstep.records import CHILD, Kind, Message, RunRow, Status
@@ -24,6 +23,7 @@ from everstep.runtime.steps.retry import chance
 from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
+from everstep.store.frames import new_message
 from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.load import checkpoint_record
 from everstep.store.views import Checkpoint, asked_for, own_text
@@ -191,9 +191,7 @@ def wake_caller(store: BaseStore, row: RunRow) -> None:
     caller = store.backend.run(row.parent)
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):  # a running caller may be about to wait for this run
         now = clock.now_us()
-        store.backend.post(
-            Message.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
-        )
+        store.backend.post(new_message(store.backend, caller, f"child:{row.id}", now, now), caller.id)
 
 
 def _succeeded(run: Attempt) -> Ending:
@@ -220,9 +218,7 @@ def _failed(run: Attempt, error: Exception) -> Ending:
     failures = ending.about["failures"] = 1 if dead else run.replay.failures + 1
     if retry.again(failures, error):
         due = clock.now_us() + int(retry.delay_after(failures, chance()) * 1e6)
-        ending.messages.append(
-            Message.make(row.key, "retry", due, clock.now_us(), run.store.framer.wrap(encode(failures)), run.store.backend.seal)
-        )
+        ending.messages.append(new_message(run.store.backend, row, "retry", due, clock.now_us(), failures))
         ending.about["retry_at"] = due
         if dead:
             ending.changes["tags"] = others
@@ -315,7 +311,7 @@ def end(run: Attempt, ending: Ending, saved: Saved | None = None) -> Checkpoint 
     run.writer.entries = []
     run.row = commit.run
     if ending.status in _ENDED and (waiting or _has_caller(run)):
-        wake_waiters(run.store.backend, run.store.framer, commit.run)
+        wake_waiters(run.store.backend, commit.run)
     elif ending.status not in _ENDED and waiting != _expected(run, commit):
         _obey_late(run)
     if unsaved is not None:

@@ -11,13 +11,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from everstep.backends.contract.core import Commit
+from everstep.backends.contract.core import Backend, Commit
 from everstep.clock import clock
-from everstep.codec.frame import Framer
-from everstep.codec.values import decode, encode
 from everstep.errors import DamagedFrame, DamagedRun, StoreError
 from everstep.records import Message, RunRow, Seal
 from everstep.runtime.engine.replay import forget
+from everstep.store.frames import content_of_message, new_message
 from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:
@@ -45,10 +44,8 @@ class Messages:
     def send(self, name: str, due: int | None, content: object = None, at: int | None = None) -> None:
         """Send a message to the run itself, with the next commit: a message with `due` wakes it then."""
         attempt = self._attempt
-        body = attempt.store.framer.wrap(encode(content))
-        self.outgoing.append(
-            Message.make(attempt.live()[0].key, name, due, clock.now_us() if at is None else at, body, attempt.store.backend.seal)
-        )
+        at = clock.now_us() if at is None else at
+        self.outgoing.append(new_message(attempt.store.backend, attempt.live()[0], name, due, at, content))
 
     def keep_asleep(self, name: str) -> None:
         """Keep a message, so that there is never a second one of its name; but it no longer wakes the run."""
@@ -95,7 +92,7 @@ class Messages:
             message.name: verified(row, message, attempt.store.backend.seal) for message in found if message.name not in self.read
         }
         for name in [name for name in self.waiting if name.startswith("again:")]:
-            self._retry(name.removeprefix("again:"), request_in(self.waiting[name], attempt.store.framer))
+            self._retry(name.removeprefix("again:"), request_in(attempt.store.backend, row, self.waiting[name]))
             self.take(name)
 
     def _retry(self, address: str, asked: Request) -> None:
@@ -124,16 +121,16 @@ class Request(NamedTuple):
         return {"user": self.user} if self.user else {}
 
 
-def skipped_in(message: Message, framer: Framer) -> tuple[Any, str | None]:
+def skipped_in(backend: Backend, row: RunRow, message: Message) -> tuple[Any, str | None]:
     """Return the result that an operator gave for a skipped step, and who it was."""
-    said = decode(framer.unwrap(message.body))
+    said = content_of_message(backend, row, message)
     if not isinstance(said, dict) or "result" not in said or not isinstance(said.get("user"), (str, type(None))):
         raise DamagedFrame(f"the message {message.name!r} does not contain the result of a step")
     return said["result"], said.get("user")
 
 
-def request_in(message: Message, framer: Framer) -> Request:
+def request_in(backend: Backend, row: RunRow, message: Message) -> Request:
     """Return what an operator asked for. Its body is {"reason": …, "user": …}, or only the reason."""
-    said = decode(framer.unwrap(message.body))
+    said = content_of_message(backend, row, message)
     reason, user = (said.get("reason"), said.get("user")) if isinstance(said, dict) else (said, None)
     return Request(f"{message.name}: {reason}" if reason else message.name, user if isinstance(user, str) else None)

@@ -202,7 +202,7 @@ def _live_state(run: Attempt, row: RunRow, number: int, read: Stretch | None) ->
         return saver
     known = secret_bytes.decoded()
     loaded = load(run.store.backend, row, number, read)
-    if not run.store.framer.keeps_secrets and secret_bytes.decoded() != known:
+    if not run.store.framer.inner.keeps_secrets and secret_bytes.decoded() != known:
         _refuse_secret(loaded.value, row.id)
     if number == row.checkpoints:
         continue_from(saver, loaded, row.id, state if typed else None)
@@ -250,7 +250,7 @@ def _say_running(run: Attempt) -> None:
     about, is_new = _as_driver(run)
     revived = run.options.revived and row.status == Status.CANCELLED
     if "cancel" in messages.waiting and row.status != Status.CANCELLED:
-        asked = request_in(messages.waiting["cancel"], run.store.framer)
+        asked = request_in(run.store.backend, row, messages.waiting["cancel"])
         ending = Ending(Status.CANCELLED, reason=asked.text, about=dict(asked.by))
         end(run, ending)
         tell_caller(run, ending)
@@ -261,7 +261,8 @@ def _say_running(run: Attempt) -> None:
         return
     if "pause" in messages.waiting:  # a run that waited when it was paused has no other record of that
         pause = messages.waiting["pause"]
-        about["pause"] = {"at": pause.at, "reason": request_in(pause, run.store.framer).text, **request_in(pause, run.store.framer).by}
+        asked = request_in(run.store.backend, row, pause)
+        about["pause"] = {"at": pause.at, "reason": asked.text, **asked.by}
     chain = Chain(run.store.framer, row, row, run.store.backend.seal)
     chain.status(Status.RUNNING, revived, worker=run.worker, **about)
     commit = messages.carry(chain.commit())

@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from everstep.clock import clock
-from everstep.codec.values import encode
 from everstep.errors import Conflict, Damaged, EverstepError, LostLease, StoreUnreachable
-from everstep.records import CHILD, Message, RunRow, Status
+from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
 from everstep.store.chain import Chain, Entry
+from everstep.store.frames import new_message
 from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore
@@ -81,9 +81,7 @@ def _wake_caller(store: BaseStore, row: RunRow) -> None:
     caller = store.backend.run(row.parent) if row.parent is not None and row.parent_number == CHILD else None
     if caller is not None and caller.status in (Status.WAITING, Status.RUNNING):
         now = clock.now_us()
-        store.backend.post(
-            Message.make(caller.key, f"child:{row.id}", now, now, store.framer.wrap(encode(None)), store.backend.seal), caller.id
-        )
+        store.backend.post(new_message(store.backend, caller, f"child:{row.id}", now, now), caller.id)
 
 
 def _commit(store: BaseStore, stored: RunRow, entries: Sequence[Entry], wakes: bool) -> None:
@@ -95,5 +93,5 @@ def _commit(store: BaseStore, stored: RunRow, entries: Sequence[Entry], wakes: b
     commit = chain.commit(worker=None, since=0)
     if wakes:
         now = clock.now_us()
-        commit.messages = [Message.make(stored.key, "retry", now, now, store.framer.wrap(encode(None)), store.backend.seal)]
+        commit.messages = [new_message(store.backend, stored, "retry", now, now)]
     store.backend.commit(commit)

@@ -92,7 +92,7 @@ class Ticker:
     def _commit(self, copy: object) -> Commit:
         run = self._run
         row, _ = run.live()
-        saver = Saver(run.store.framer.wrap)
+        saver = Saver(run.store.framer.inner.wrap)
         mask = run.mask
         saver.begin(copy if mask is None else mask(copy))
         chain = Chain(run.store.framer, row, row, run.store.backend.seal)

@@ -40,7 +40,7 @@ def recorded_deaths(backend: Backend, row: RunRow) -> Deaths:
     """Return the count in the journal. Reads a few records, newest first."""
     last = row.head_seq
     while last > 0:
-        found = unproved(backend, row.id, 1, last, _LOOKED_AT, _PAGE)
+        found = unproved(backend, row, 1, last, _LOOKED_AT, _PAGE)
         for record in reversed(found):
             said = _said(record)
             if said is not None:
@@ -135,7 +135,7 @@ def bury(store: EngineStore, row: RunRow, deaths: Deaths) -> RunRow:
     commit = chain.commit(worker=None, since=0, tags=tuple(dict.fromkeys((*row.tags, DEAD))))
     commit.read = [START, "retry"]
     store.backend.commit(commit)
-    wake_waiters(store.backend, store.framer, commit.run)
+    wake_waiters(store.backend, commit.run)
     return commit.run
 
 

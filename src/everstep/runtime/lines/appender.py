@@ -35,6 +35,7 @@ from everstep.runtime.lines.together import block_of
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain, Entry, new_row
 from everstep.store.events.event import Event
+from everstep.store.frames import sealed_row
 from everstep.store.journal.attached import Given, add_to, address_of, addresses
 from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, load
@@ -217,7 +218,7 @@ class Appender:
     def _with_checkpoint(self, row: RunRow | None, saved: Saved, labels: Labels) -> Commit:
         framer, seal = self.store.framer, self.store.backend.seal
         if row is None:
-            chain = Chain(framer, new_row(self.id, **self._fields), None, seal)
+            chain = Chain(framer, sealed_row(framer, new_row(self.id, **self._fields)), None, seal)
             chain.start(user=self.store.user)
             chain.status(Status.WAITING)
         else:
@@ -241,7 +242,7 @@ class Appender:
     def with_entries(self, row: RunRow | None, entries: list[Entry], status: Status | None = None, **about: Any) -> Commit:
         """Return the commit of journal entries, and of a status, after this row; without a row, it creates the run."""
         framer, seal = self.store.framer, self.store.backend.seal
-        chain = Chain(framer, new_row(self.id, **self._fields) if row is None else row, row, seal)
+        chain = Chain(framer, sealed_row(framer, new_row(self.id, **self._fields)) if row is None else row, row, seal)
         if row is None:
             chain.start(user=self.store.user)
             chain.status(Status.WAITING)

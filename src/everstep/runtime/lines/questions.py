@@ -29,7 +29,7 @@ async def ask(line: Appender, asked: Asked) -> Gate:
             entry, deadline = asked.entry(address, now)
             commit = line.with_entries(row, [entry])
             if deadline is not None:
-                commit.messages = [timer(line.store, commit.run.key, address, deadline, now)]
+                commit.messages = [timer(line.store, commit.run, address, deadline, now)]
             return commit
 
         await line.begin()

@@ -95,7 +95,7 @@ def _identify(ticket: Ticket) -> None:
 def _refuse_secret(ticket: Ticket, data: bytes, args: list[Any], kwargs: dict[str, Any]) -> None:
     """Refuse an argument whose value would be stored readable."""
     which, part = ("args", args) if secret_in(args, "") is not None else ("kwargs", kwargs)
-    refuse_secret(ticket.run.store.framer.wrap, data, part, f"{ticket.address}: {which}", _OPEN_ARGUMENT)
+    refuse_secret(ticket.run.store.framer.inner.wrap, data, part, f"{ticket.address}: {which}", _OPEN_ARGUMENT)
 
 
 def _find(ticket: Ticket) -> None:

@@ -60,11 +60,11 @@ def _skip(ticket: Ticket) -> tuple[Any]:
     if ticket.options.transactional is not None:
         ticket.options.transactional.skip(ticket)
     message = run.messages.waiting.pop(f"skip:{ticket.address}")
-    result, user = skipped_in(message, run.store.framer)
+    result, user = skipped_in(run.store.backend, run.live()[0], message)
     ticket.started = clock.now_us()
     mask = run.mask
     kept = result if mask is None else mask(result, f"result of {ticket.address}")
-    form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.wrap)
+    form, data, chunks = result_body(kept, f"result of {ticket.address}", run.store.framer.inner.wrap)
     ticket.record(SUCCEEDED, form, data, None, {"skipped": True, **({"user": user} if user else {})}, chunks)
     with run.writer.lock:
         run.messages.read.append(message.name)
@@ -155,7 +155,7 @@ def succeeded(ticket: Ticket, result: Any) -> None:
     mask, name = run.mask, f"result of {ticket.address}"
     try:
         kept = result if mask is None else mask(result, name)
-        form, data, chunks = result_body(kept, name, run.store.framer.wrap)
+        form, data, chunks = result_body(kept, name, run.store.framer.inner.wrap)
     except EverstepError as error:
         ticket.undo(error)
         failed(ticket, error, final=True)

@@ -40,6 +40,7 @@ from everstep.runtime.waits.answer_instances import plain_of
 from everstep.runtime.waits.answer_schema import check_stored
 from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
+from everstep.store.frames import new_message
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
 from everstep.store.journal.steps import address_named
@@ -140,10 +141,8 @@ def _which(row: RunRow, asked: list[Gate], gate: str, posted: set[str]) -> tuple
 def post(store: EngineStore, row: RunRow, name: str, said: Any, due: int | None, what: str, at: int | None = None) -> bool:
     if store.mask is not None:
         said = store.mask(said, what)
-    data = encode(said, what)
-    refuse_secret(store.framer.wrap, data, said["value"] if what == "answer" else said, what)
-    body = store.framer.wrap(data)
-    return store.backend.post(Message.make(row.key, name, due, clock.now_us() if at is None else at, body, store.backend.seal), row.id)
+    refuse_secret(store.framer.inner.wrap, encode(said, what), said["value"] if what == "answer" else said, what)
+    return store.backend.post(new_message(store.backend, row, name, due, clock.now_us() if at is None else at, said, what), row.id)
 
 
 def pause(store: EngineStore, run_id: str, reason: str | None) -> None:
@@ -170,7 +169,8 @@ def cancel_for_caller(store: EngineStore, row: RunRow, reason: str) -> None:
 
 def obey_cancel(store: EngineStore, row: RunRow, message: Message) -> None:
     """Apply a cancel message that came when the run was being closed. Its sender has cancelled the children."""
-    _apply(store, row, request_in(verified_message(row, message, store.backend.seal), store.framer), Status.CANCELLED, wakes=True)
+    asked = request_in(store.backend, row, verified_message(row, message, store.backend.seal))
+    _apply(store, row, asked, Status.CANCELLED, wakes=True)
 
 
 def _stop(store: EngineStore, run_id: str, name: str, reason: str | None, status: Status, wakes: bool = True, *, user: str | None) -> None:
@@ -220,7 +220,7 @@ def _apply(store: EngineStore, row: RunRow, asked: Request, status: Status, wake
     finally:
         store.keeper.released()
     if status == Status.CANCELLED:
-        wake_waiters(store.backend, store.framer, held, caller=wakes)
+        wake_waiters(store.backend, held, caller=wakes)
 
 
 def skip(store: EngineStore, run_id: str, step: str, result: Any) -> None:

@@ -25,6 +25,7 @@ from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
 from everstep.runtime.waits.answer_schema import to_schema
+from everstep.store.frames import content_of_message, new_message
 from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, flags_of, pack
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def _message(run: Attempt, asked: Question) -> Message | None:
 
 
 def _said(run: Attempt, message: Message) -> dict[str, Any]:
-    said = decode(run.store.framer.unwrap(message.body))
+    said = content_of_message(run.store.backend, run.live()[0], message)
     if (
         not isinstance(said, dict)
         or "value" not in said
@@ -266,7 +267,7 @@ def _said(run: Attempt, message: Message) -> dict[str, Any]:
 def _expired(run: Attempt, address: str, default: Any) -> Message:
     said = {"value": None if default is NONE else _kept(run, default, address), "by": "timeout", "expired": default is NONE}
     now = clock.now_us()
-    return Message.make(run.live()[0].key, f"answer:{address}", now, now, run.store.framer.wrap(encode(said)), run.store.backend.seal)
+    return new_message(run.store.backend, run.live()[0], f"answer:{address}", now, now, said)
 
 
 def _kept(run: Attempt, value: Any, address: str) -> Any:
@@ -279,7 +280,7 @@ def _encoded(run: Attempt, value: Any, address: str, what: str) -> bytes:
     """Encode a value for the journal, as this store saves it."""
     kept, path = _kept(run, value, address), f"{what} of {address}"
     data = encode(kept, path)
-    refuse_secret(run.store.framer.wrap, data, kept, path)
+    refuse_secret(run.store.framer.inner.wrap, data, kept, path)
     return data
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everstep.backends.contract.core import Commit
 from everstep.clock import clock
-from everstep.codec.values import decode, encode
+from everstep.codec.values import encode
 from everstep.errors import InvalidArgument, Waiting
 from everstep.records import Message, RunRow
 from everstep.runtime.engine.messages import verified as verified_message
@@ -19,6 +19,7 @@ from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits.answer_schema import to_schema
 from everstep.runtime.waits.gates import MOST_SECONDS, NONE, Question, arrival
 from everstep.store.chain import Entry
+from everstep.store.frames import content_of_message, new_message
 from everstep.store.gates import Gate, indexed_gates
 from everstep.store.journal.entries import AnswerEntry, GateEntry, flags_of, pack
 from everstep.store.query import check_text, to_us
@@ -58,9 +59,9 @@ def place_of(gates: Sequence[Gate], name: str) -> tuple[str, Gate | None]:
     return (newest.address, newest) if newest is not None and newest.open else (f"{name}#{len(same)}", None)
 
 
-def timer(store: BaseStore, key: bytes, address: str, deadline: int, now: int) -> Message:
+def timer(store: BaseStore, row: RunRow, address: str, deadline: int, now: int) -> Message:
     """Return the message that wakes up a run at the deadline of a question."""
-    return Message.make(key, f"timer:{address}", deadline, now, store.framer.wrap(encode(None)), store.backend.seal)
+    return new_message(store.backend, row, f"timer:{address}", deadline, now)
 
 
 # Answers of a run that no process drives.
@@ -71,8 +72,8 @@ def expire(store: BaseStore, row: RunRow, gates: Sequence[Gate]) -> None:
     now = clock.now_us()
     for gate in gates:
         if gate.open and gate.deadline is not None and now >= (to_us(gate.deadline) or 0):
-            body = store.framer.wrap(encode({"value": None, "by": "timeout", "expired": True}))
-            store.backend.post(Message.make(row.key, f"answer:{gate.address}", now, now, body, store.backend.seal), row.id)
+            said = {"value": None, "by": "timeout", "expired": True}
+            store.backend.post(new_message(store.backend, row, f"answer:{gate.address}", now, now, said), row.id)
 
 
 def recorded_answers(store: BaseStore, row: RunRow, gates: Sequence[Gate]) -> tuple[list[Entry], list[str], list[Message]]:
@@ -85,7 +86,7 @@ def recorded_answers(store: BaseStore, row: RunRow, gates: Sequence[Gate]) -> tu
         message = found.get(f"answer:{gate.address}")
         if not gate.open or message is None:
             continue
-        said = decode(store.framer.unwrap(message.body))
+        said = content_of_message(store.backend, row, message)
         flags = flags_of(bool(said.get("expired")), said.get("user"))
         entries.append(Entry("answer", pack(AnswerEntry(encode(said["value"]), said.get("by"), flags)), gate.address))
         gone += [message.name, f"timer:{gate.address}"]
@@ -108,7 +109,7 @@ def ask_in(run: Attempt, asked: Asked) -> Gate:
             entry, deadline = asked.entry(address, now)
             run.writer.entries.append(entry)
             if deadline is not None:
-                run.messages.outgoing.append(timer(run.store, row.key, address, deadline, now))
+                run.messages.outgoing.append(timer(run.store, row, address, deadline, now))
         return run.writer.note()
 
     run.writer.commit(build)

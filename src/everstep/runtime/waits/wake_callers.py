@@ -10,33 +10,32 @@ from contextlib import suppress
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
-from everstep.codec.frame import Framer
-from everstep.codec.values import encode
 from everstep.errors import EverstepError
-from everstep.records import CHILD, Message, RunRow, Status
+from everstep.records import CHILD, RunRow, Status
+from everstep.store.frames import new_message
 
 WAITER = "waiter:"
 _AWAKE = (Status.WAITING, Status.RUNNING)  # a running one may be about to wait
 
 
-def wake_waiters(backend: Backend, framer: Framer, row: RunRow, caller: bool = True) -> None:
+def wake_waiters(backend: Backend, row: RunRow, caller: bool = True) -> None:
     """Wake all runs that wait for a run which has ended."""
     with suppress(EverstepError):  # best effort: the end of the run itself is recorded
         names = [message.name.removeprefix(WAITER) for message in backend.messages(row.id) if message.name.startswith(WAITER)]
         if caller and row.parent is not None and row.parent_number == CHILD:
             names.append(row.parent)
         for name in names:
-            _wake(backend, framer, row.id, name)
+            _wake(backend, row.id, name)
 
 
-def _wake(backend: Backend, framer: Framer, ended: str, waiter: str) -> None:
+def _wake(backend: Backend, ended: str, waiter: str) -> None:
     found = backend.run(waiter)
     if found is not None and found.status in _AWAKE:
         now = clock.now_us()
-        backend.post(Message.make(found.key, f"child:{ended}", now, now, framer.wrap(encode(None)), backend.seal), found.id)
+        backend.post(new_message(backend, found, f"child:{ended}", now, now), found.id)
 
 
-def request_wakeup(backend: Backend, framer: Framer, waiter: RunRow, row: RunRow) -> None:
+def request_wakeup(backend: Backend, waiter: RunRow, row: RunRow) -> None:
     """Wake `waiter` when the run of `row` ends. Asking twice is harmless."""
     now = clock.now_us()
-    backend.post(Message.make(row.key, f"{WAITER}{waiter.id}", None, now, framer.wrap(encode(None)), backend.seal), row.id)
+    backend.post(new_message(backend, row, f"{WAITER}{waiter.id}", None, now), row.id)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from everstep.backends.contract.audit import Audit
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Backend, Query
-from everstep.codec.values import decode
 from everstep.errors import Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.ids import check_id
 from everstep.records import CHILD, Kind, Message, Record, RunRow, Status, Tombstone
 from everstep.store.events.feed import event_of
+from everstep.store.frames import content_of_message
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.entries import AnswerEntry, EventEntry, StepEntry, open_entry, said_in
 from everstep.store.load import checked, checkpoint_record
@@ -235,7 +235,7 @@ class _Audit:
                 data["edited"] = bool(said.get("edited") or said.get("state_edited"))
                 data["origin"] = self._proof.origin = self._origin(said)
         elif record.kind == Kind.CHECKPOINT:
-            self._own_tags.update((tag, record.number) for tag in record.tags)
+            self._own_tags.update((tag, record.number) for tag in record.shown()[1])
             self._proof.dropped += record.labels is not None and record.note is None and record.meta is None and not record.tags
         elif record.kind == Kind.ANSWER:
             self._answered.add(record.note or "")
@@ -307,7 +307,7 @@ class _Audit:
                 yield self._order(message, _ORDERS[kind], address)
 
     def _order(self, message: Message, what: str, address: str) -> Entry:
-        said = decode(self._backend.framer.unwrap(message.body))
+        said = content_of_message(self._backend, self._row, message)
         said = said if isinstance(said, dict) else {}
         about = {"gate" if what == "answer_sent" else "step": address} if address else {}
         about |= {name: said[name] for name in ("value", "reason", "result") if said.get(name) is not None}

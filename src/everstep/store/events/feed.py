@@ -15,6 +15,7 @@ from everstep.records import ZERO, Kind, Record, RunRow, record_fault
 from everstep.store.events import cursor as cursors
 from everstep.store.events.cursor import Cursor
 from everstep.store.events.event import Event
+from everstep.store.frames import frames_of
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.entries import (
     ENTRY_KINDS,
@@ -72,7 +73,7 @@ def _proved(backend: Backend, found: list[tuple[int, Record]]) -> Iterator[Event
         if fault:
             raise DamagedRecord(record.run, record.seq, fault)
         known[record.run, record.seq] = record.digest
-        yield event_of(position, record.opened_by(backend.framer))
+        yield event_of(position, record.opened_by(frames_of(backend, row)))
 
 
 def _digest_before(backend: Backend, record: Record) -> bytes:
@@ -90,8 +91,9 @@ def _words(record: Record) -> tuple[str, dict[str, Any]]:
     kind = record.kind
     if kind == Kind.CHECKPOINT:
         header = header_of(record.own)
-        about = {"number": record.number, "kind": header.get("kind", "manual"), "note": record.note, "tags": list(record.tags)}
-        return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(record.meta)}
+        note, tags, meta = record.shown()
+        about = {"number": record.number, "kind": header.get("kind", "manual"), "note": note, "tags": list(tags)}
+        return "checkpoint_created", {**about, "step": header.get("step"), "meta": from_meta(meta)}
     if kind == Kind.BASE:
         return "base_written", {"number": record.number}
     if record.body is None:

@@ -18,6 +18,7 @@ from everstep.errors import DamagedRecord, InvalidArgument
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.store.chain import Chain, Entry
+from everstep.store.frames import frames_of
 from everstep.store.gates import prove
 from everstep.store.journal.entries import AttachedEntry, open_as, pack
 from everstep.store.journal.results import StoredResult, load_result, result_body
@@ -55,7 +56,7 @@ def given(store: BaseStore, values: Mapping[str, Any]) -> list[Given]:
             raise InvalidArgument(f"the name of an attached value must be text that is not empty, got {name!r:.60}")
         check_text(name, "the name of an attached value")
         what = f"attached value {name!r}"
-        out.append(Given(name, result_body(value if store.mask is None else store.mask(value, what), what, store.framer.wrap)))
+        out.append(Given(name, result_body(value if store.mask is None else store.mask(value, what), what, store.framer.inner.wrap)))
     return out
 
 
@@ -100,7 +101,7 @@ def carried(backend: Backend, row: RunRow, number: int, key: bytes) -> list[Entr
     """Return the entries of a checkpoint for the first checkpoint of a fork, whose key this is. The family shares their chunks."""
     out: list[Entry] = []
     for record in _newest(backend, row, number):
-        name = open_as(record.opened_by(backend.framer), AttachedEntry).name
+        name = open_as(record.opened_by(frames_of(backend, row)), AttachedEntry).name
         out.append(Entry(_ATTACHED, record.content(), address_of(key, 1, name)))
     return out
 
@@ -117,7 +118,7 @@ def _newest(backend: Backend, row: RunRow, number: int | None) -> list[Record]:
 
 
 def _opened(backend: Backend, row: RunRow, record: Record) -> Attached:
-    entry = open_as(record.opened_by(backend.framer), AttachedEntry)
+    entry = open_as(record.opened_by(frames_of(backend, row)), AttachedEntry)
     number = number_in(record)
     if record.note != address_of(row.key, number, entry.name):
         raise DamagedRecord(row.id, record.seq, "its address does not match its name")

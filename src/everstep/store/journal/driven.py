@@ -31,7 +31,7 @@ class Driven(NamedTuple):
 
 def driven(backend: Backend, row: RunRow, start: dict[str, Any]) -> Driven:
     """Return the code that ran a run, given the content of its first record."""
-    return driven_in(start, unproved(backend, row.id, 1, row.head_seq, (_STATUS,)))
+    return driven_in(start, unproved(backend, row, 1, row.head_seq, (_STATUS,)))
 
 
 def driven_in(start: dict[str, Any], records: Iterable[Record]) -> Driven:

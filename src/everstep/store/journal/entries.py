@@ -150,7 +150,7 @@ def open_entry(record: Record) -> AnyEntry:
     if record.body is None:
         raise DamagedRecord(record.run, record.seq, "its body was pruned")
     try:
-        body = unpackb(record.opener.unwrap(record.body))
+        body = unpackb(record.content())
     except ValueError as error:
         raise DamagedFrame(f"record {record.seq} of run {record.run!r} is not a journal entry") from error
     cls, fits = _KINDS.get(record.kind, _UNKNOWN)

@@ -17,6 +17,7 @@ from everstep.codec.values import decode, encode, revived
 from everstep.errors import EverstepError
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import Saver
+from everstep.store.frames import fetch_of
 from everstep.store.journal.entries import CHUNKED, INLINE, NOTHING
 
 BIG_RESULT = 16 * 1024
@@ -63,7 +64,7 @@ def load_result(backend: Backend, family: bytes, form: int, data: bytes | None) 
         return None
     if form == INLINE:
         return decode(data)
-    loader = Loader(lambda digests: backend.chunks(family, digests), backend.framer.unwrap)
+    loader = Loader(fetch_of(backend, family), backend.framer.inner.unwrap)
     value = loader.load(data)
     return revived(value) if loader.decoder.objects else value
 

@@ -13,10 +13,9 @@ from hashlib import sha256
 from typing import TypeVar
 
 from everstep.backends.contract.recovery import DamagedStore, Feed
-from everstep.codec.frame import Framer
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
-from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Status, Tag
+from everstep.records import ZERO, Base, Frames, Message, Pruned, Record, RunRow, Status, Tag
 from everstep.store.journal.entries import said_in
 from everstep.store.repair.bit_flips import Checked, Healer
 from everstep.store.repair.chain_evidence import prove
@@ -68,6 +67,8 @@ class Finder(Shape):
     feed: Feed
     deep: bool
     healer: Healer
+    families: Sequence[bytes] = ()
+    """The families that have a stored key; none in a store that is not encrypted."""
     _frames: dict[bytes, bytes | None] = field(default_factory=dict)
     """The corrected frames of damaged chunks."""
 
@@ -141,9 +142,10 @@ class Finder(Shape):
         recovered.losses += _losses(run, row, sure)
         return Found(recovered, row if sure else None, beside)
 
-    def _holds(self, frame: bytes, digest: bytes) -> bool:
+    def _holds(self, frames: Frames, digest: bytes, frame: bytes) -> bool:
         try:
-            return sha256(self.healer.framer.unwrap(frame)).digest() == digest
+            inner = frames.open_chunk(frames.chunk_name(digest), frame)
+            return sha256(self.healer.framer.inner.unwrap(inner)).digest() == digest
         except Damaged:
             return False
 
@@ -151,41 +153,63 @@ class Finder(Shape):
         self, candidates: Mapping[int, Sequence[Record]], heads: Mapping[int, bytes], row: RunRow | None, beside: Beside
     ) -> tuple[bytes, dict[int, Record]]:
         """Return the key of a run, and the records that it proves. If the row is lost, the first record or a side row gives the key."""
-        keys = [row.key] if row is not None else [*_told_keys(candidates, self.healer.framer), *(thing.key for thing in beside.all())]
+        keys = [row.key] if row is not None else [*self._told_keys(candidates), *(thing.key for thing in beside.all())]
         best: tuple[bytes, dict[int, Record]] = (b"", {})
         for key in dict.fromkeys(keys):
             found = prove(candidates, heads, key, self.healer.seal, partial(self.healer.record, key))
             if len(found) > len(best[1]):
                 best = key, found
+        frames = self._frames_of(best[0], row, best[1].get(1)) if best[1] else None
+        if frames is None:
+            return b"", {}
         for record in best[1].values():
-            record.opener = self.healer.framer
+            record.opener = frames
         return best
 
-    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return frames of chunks whose content matches their digest."""
-        found = {digest: self._frame(family, digest) for digest in digests}
-        return {digest: frame for digest, frame in found.items() if frame is not None}
+    def _frames_of(self, key: bytes, row: RunRow | None, first: Record | None) -> Frames | None:
+        """Return the frames of a run; if its row is lost and the store is encrypted, those that open its first record, if any do."""
+        if row is not None or not self.healer.framer.encrypted:
+            return self.healer.framer.of(key if row is None else row.family, key)
+        for family in (key, *self.families):
+            with suppress(Damaged):
+                frames = self.healer.framer.of(family, key)
+                if first is not None:
+                    first.opened_by(frames).content()
+                    return frames
+        return None
 
-    def _frame(self, family: bytes, digest: bytes) -> bytes | None:
+    def _told_keys(self, candidates: Mapping[int, Sequence[Record]]) -> Iterator[bytes]:
+        """Yield the keys that first records give for their run. The chain has to confirm them.
+
+        In an encrypted store a first record can be opened only with the key of the run, which is known for the first run of each family.
+        """
+        for record in candidates.get(1, ()):
+            for guess in self.families or (b"",):
+                with suppress(Damaged):
+                    key = said_in(record.opened_by(self.healer.framer.of(guess, guess))).get("key")
+                    if key is not None:
+                        yield key
+
+    def chunks(self, family: bytes, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return inner frames of chunks whose content matches their digest."""
+        frames = self.healer.framer.of(family, family)
+        found = {digest: self.stored(family, digest) for digest in digests}
+        return {digest: frames.open_chunk(frames.chunk_name(digest), frame) for digest, frame in found.items() if frame is not None}
+
+    def stored(self, family: bytes, digest: bytes) -> bytes | None:
+        """Return the stored frame of the chunk with this content, if it is there and undamaged."""
         if digest in self._frames:
             return self._frames[digest]
+        frames = self.healer.framer.of(family, family)
+        holds = partial(self._holds, frames, digest)
         damaged: dict[bytes, None] = {}
-        for frame in self.source.chunk(family, digest):
-            if self._holds(frame, digest):
+        for frame in self.source.chunk(family, frames.chunk_name(digest)):
+            if holds(frame):
                 return frame
             damaged[frame] = None
-        healed = (self.healer.frame(frame, digest) for frame in damaged)
+        healed = (self.healer.frame(frame, holds) for frame in damaged)
         self._frames[digest] = next((frame for frame in healed if frame is not None), None)
         return self._frames[digest]
-
-
-def _told_keys(candidates: Mapping[int, Sequence[Record]], framer: Framer) -> Iterator[bytes]:
-    """Yield the keys that first records give for their run. The chain has to confirm them."""
-    for record in candidates.get(1, ()):
-        with suppress(Damaged):
-            key = said_in(record.opened_by(framer)).get("key")
-            if key is not None:
-                yield key
 
 
 def _newer_row(row: RunRow | None, run: str, key: bytes, records: dict[int, Record]) -> RunRow:

@@ -13,11 +13,26 @@ from hashlib import sha256
 from ormsgpack import packb
 
 from everstep.clock import clock
-from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged
 from everstep.fields import Shape, field, replace
-from everstep.records import SALT_BYTES, ZERO, Base, Kind, Message, Pruned, Record, RunRow, Seal, Status, Tag, chain, make_record
+from everstep.records import (
+    SALT_BYTES,
+    ZERO,
+    Base,
+    Frames,
+    Framing,
+    Kind,
+    Message,
+    Pruned,
+    Record,
+    RunRow,
+    Seal,
+    Status,
+    Tag,
+    chain,
+    make_record,
+)
 from everstep.snapshot.loader import Fetch
 from everstep.store.chain import Chain, Entry
 from everstep.store.journal.entries import EventEntry, pack, said_in
@@ -61,23 +76,23 @@ class RecoveredRun(Shape):
     _lost_numbers: dict[int, str] = field(default_factory=dict)
     _lost_seqs: set[int] = field(default_factory=set)
 
-    def rebuild(self, framer: Framer, fetch: Fetch) -> None:
+    def rebuild(self, framer: Framing, fetch: Fetch) -> None:
         """Build chain, row, tags and mark for the new store. Raises `Damaged` if the run is inconsistent."""
         _refuse_bad_meta(self.row)
-        reach = Reach(fetch, framer)
-        self._journal(reach, framer)
-        filled = self._filled(framer)
-        states = States(self.row, filled, self.bases, self.mark, self._lost_numbers, fetch, framer, self.seal)
+        reach, frames = Reach(fetch, framer), framer.of(self.row.family, self.row.key)
+        self._journal(reach, frames)
+        filled = self._filled(frames)
+        states = States(self.row, filled, self.bases, self.mark, self._lost_numbers, fetch, frames, framer.inner, self.seal)
         now = clock.now_us()
         states.settle(now, reach)
-        self.chain = _chained(states.records, self.row.key, self.seal, framer)
+        self.chain = _chained(states.records, self.row.key, self.seal, frames)
         self.bases, self.mark, self.good, self.made = states.bases, states.mark, states.good, states.made
         self.needed |= states.needed
         self.losses += states.losses
         self._row(framer)
         self._tags()
 
-    def _journal(self, reach: Reach, framer: Framer) -> None:
+    def _journal(self, reach: Reach, frames: Frames) -> None:
         """Drop entries whose results are lost: they refer to missing chunks."""
         for seq, record in list(self.records.items()):
             try:
@@ -86,13 +101,13 @@ class RecoveredRun(Shape):
                 reason = f"data that it refers to is lost: {error.message}"
                 self.losses.append(Loss(self.row.id, record.kind, reason, seq=seq, name=record.note))
                 if record.kind == _START:
-                    self.records[seq] = _without_input(record, self.row.key, framer, self.seal)
+                    self.records[seq] = _without_input(record, self.row.key, frames, self.seal)
                 else:
                     del self.records[seq]
                     self.hints[seq] = record.kind
                 self._lost_seqs.add(seq)
 
-    def _filled(self, framer: Framer) -> list[Record]:
+    def _filled(self, frames: Frames) -> list[Record]:
         """Return all records from the first to the newest, with a substitute for each lost one."""
         out: list[Record] = []
         seq = 1
@@ -105,12 +120,12 @@ class RecoveredRun(Shape):
             number = out[-1].number if out else 0
             count = self._checkpoints_before(end, number, end - seq)
             if 0 <= count <= end - seq:
-                out += self._fill(seq, end, count, out[-1] if out else None, framer)
+                out += self._fill(seq, end, count, out[-1] if out else None, frames)
                 seq = end
             elif end in self.records:  # its number contradicts the others
                 del self.records[end]
             else:
-                out += self._fill(seq, end, min(max(count, 0), end - seq), out[-1] if out else None, framer)
+                out += self._fill(seq, end, min(max(count, 0), end - seq), out[-1] if out else None, frames)
                 seq = end
         return out
 
@@ -121,7 +136,7 @@ class RecoveredRun(Shape):
             return following.number - (following.kind == _CHECKPOINT) - number
         return most if self.checkpoints is None else self.checkpoints - number
 
-    def _fill(self, first: int, end: int, count: int, before: Record | None, framer: Framer) -> list[Record]:
+    def _fill(self, first: int, end: int, count: int, before: Record | None, frames: Frames) -> list[Record]:
         following = self.records.get(end)
         sure = end - 1 if following is not None and following.kind == Kind.BASE else 0  # a base directly follows its checkpoint
         likely = sorted(range(max(first, 2), end), key=lambda seq: (seq != sure, self.hints.get(seq, _CHECKPOINT) != _CHECKPOINT, seq))
@@ -130,10 +145,10 @@ class RecoveredRun(Shape):
         out: list[Record] = []
         for seq in range(first, end):
             number += seq in chosen
-            out.append(self._stand_in(seq, seq in chosen, number, epoch, at, framer))
+            out.append(self._stand_in(seq, seq in chosen, number, epoch, at, frames))
         return out
 
-    def _stand_in(self, seq: int, checkpoint: bool, number: int, epoch: int, at: int, framer: Framer) -> Record:
+    def _stand_in(self, seq: int, checkpoint: bool, number: int, epoch: int, at: int, frames: Frames) -> Record:
         """Make a substitute for a lost record."""
         known = seq in self._lost_seqs  # this loss has been listed already
         reason = "its record is lost"
@@ -149,16 +164,15 @@ class RecoveredRun(Shape):
             self.losses.append(Loss(self.row.id, _START if seq == 1 else "record", reason, seq=seq))
             self._lost_seqs.add(seq)
         if seq == 1:
-            return make_record(
-                ZERO, self.row.id, self.row.key, seq, _START, epoch, at, number, framer.wrap(packb({"key": self.row.key})), seal=self.seal
-            )
-        body = framer.wrap(pack(EventEntry.of(_LOST, {"seq": seq, "kind": self.hints.get(seq)})))
-        return make_record(ZERO, self.row.id, self.row.key, seq, _EVENT, epoch, at, number, body, seal=self.seal)
+            body = frames.wrap(packb({"key": self.row.key}), ("record", seq, _START))
+            return make_record(ZERO, self.row.id, self.row.key, seq, _START, epoch, at, number, body, seal=self.seal).opened_by(frames)
+        body = frames.wrap(pack(EventEntry.of(_LOST, {"seq": seq, "kind": self.hints.get(seq)})), ("record", seq, _EVENT))
+        return make_record(ZERO, self.row.id, self.row.key, seq, _EVENT, epoch, at, number, body, seal=self.seal).opened_by(frames)
 
     def _is_workflow(self) -> bool:
         return 1 in self.records and "workflow" in said_in(self.records[1])
 
-    def _row(self, framer: Framer) -> None:
+    def _row(self, framer: Framing) -> None:
         head = self.chain[-1]
         row = replace(self.row, head_seq=head.seq, head_digest=head.digest, checkpoints=head.number)
         doubt = [f"{len(self._lost_seqs)} records of its journal are lost"] if self._lost_seqs else []
@@ -183,12 +197,16 @@ class RecoveredRun(Shape):
             return status, status == Status.SUCCEEDED
         return (Status.RUNNING.value if status == Status.SUCCEEDED else status), False
 
-    def _paused(self, row: RunRow, reason: str, framer: Framer) -> RunRow:
+    def _paused(self, row: RunRow, reason: str, framer: Framing) -> RunRow:
         """Pause the run as an operator would: it continues when someone resumes it."""
         self.paused = True
         reason = f"repaired: {reason}"
         if all(message.name != PAUSE for message in self.messages):
-            self.messages.append(Message.make(row.key, PAUSE, None, clock.now_us(), framer.wrap(encode(reason)), self.seal))
+            self.messages.append(
+                Message.make(
+                    row.key, PAUSE, None, clock.now_us(), framer.of(row.family, row.key).wrap(encode(reason), ("message", PAUSE)), self.seal
+                )
+            )
         if row.status == Status.FAILED:  # no process runs it, and the message keeps it from being woken up
             return row
         more = Chain(framer, row, row, self.seal)
@@ -219,18 +237,19 @@ def _refuse_bad_meta(row: RunRow) -> None:
         raise Damaged(f"the meta of run {row.id!r} is not a JSON object") from error
 
 
-def _without_input(record: Record, key: bytes, framer: Framer, seal: Seal) -> Record:
+def _without_input(record: Record, key: bytes, frames: Frames, seal: Seal) -> Record:
     """Return a first record without its input."""
     said = {name: value for name, value in said_in(record).items() if name not in ("input", "edits")}
     r = record
-    return make_record(ZERO, r.run, key, r.seq, r.kind, r.epoch, r.at, r.number, framer.wrap(packb(said)), r.note, seal=seal)
+    body = frames.wrap(packb(said), ("record", r.seq, r.kind))
+    return make_record(ZERO, r.run, key, r.seq, r.kind, r.epoch, r.at, r.number, body, r.note, seal=seal).opened_by(frames)
 
 
-def _chained(records: list[Record], key: bytes, seal: Seal, framer: Framer) -> list[Record]:
+def _chained(records: list[Record], key: bytes, seal: Seal, frames: Frames) -> list[Record]:
     """Return the records with their digests; those before the first substitute keep theirs."""
     out: list[Record] = []
     before = ZERO
     for r in records:
         before = chain(before, key, r, seal)
-        out.append(replace(r, digest=before).opened_by(framer))
+        out.append(replace(r, digest=before).opened_by(frames))
     return out

@@ -7,8 +7,9 @@ by the one before it, as in `store.load`. Reads only, each record once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from everstep.backends.contract.core import Backend
@@ -20,6 +21,7 @@ from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store import load
+from everstep.store.frames import content_of_base, fetch_of, frames_of
 
 _AT_ONCE = 500
 _MOST_SKIPPED = 10_000
@@ -103,13 +105,14 @@ class _Walk:
     def __init__(self, backend: Backend, row: RunRow, number: int):
         self._backend = backend
         self._row = row
+        self._frames = frames_of(backend, row)
         self._last = number
         self._mark: Pruned | None = None
         self._deltas: dict[int, Record] = {}
         self._bad_bases: list[int] = []
         self._failures = 0
         self._faults: dict[int, str] = {}
-        self._loader = Loader(lambda digests: backend.chunks(row.family, digests), backend.framer.unwrap)
+        self._loader = Loader(fetch_of(backend, row.family), backend.framer.inner.unwrap)
         self._decoder = Decoder()
 
     def back(self) -> _Good | None:
@@ -119,25 +122,29 @@ class _Walk:
         for record in self._records():
             if record.number > self._last:
                 continue
-            content = None
+            content: Callable[[], bytes] | None = None
             if record.kind == Kind.CHECKPOINT:
                 self._deltas[record.number] = record
                 content = added.get(record.number)
             elif record.kind == Kind.BASE:
-                content = record.body
+                content = record.content if record.body is not None else None
             if content is not None:
                 found = self._forward(record.number, content)
                 if found is not None:
                     return found
         return self._forward(0, None)
 
-    def _added(self) -> dict[int, bytes]:
+    def _added(self) -> dict[int, Callable[[], bytes]]:
         """Return the bases that prune added and whose digests match."""
         try:
             bases: list[Base] = self._backend.bases(self._row.id)
         except Damaged:
             return {}
-        return {base.number: base.body for base in bases if base.digest(self._backend.seal) == base.check and base.key == self._row.key}
+        return {
+            base.number: partial(content_of_base, self._frames, base)
+            for base in bases
+            if base.digest(self._backend.seal) == base.check and base.key == self._row.key
+        }
 
     def _records(self) -> Iterator[Record]:
         """Yield the proved records, newest first."""
@@ -152,7 +159,7 @@ class _Walk:
                 record = found.get(seq)
                 fault = self._fault(record, found.get(seq - 1)) if record is not None else None
                 if record is not None and fault is None:
-                    yield record
+                    yield record.opened_by(self._frames)
                 elif record is not None and record.kind == Kind.CHECKPOINT:
                     self._faults.setdefault(record.number, fault or "")
                 elif record is not None and record.kind == Kind.BASE:
@@ -187,10 +194,10 @@ class _Walk:
             return "it is not the one named as head in the run row"
         return record_fault(before.digest if before is not None else ZERO, record, self._row.key, self._backend.seal)
 
-    def _forward(self, number: int, body: bytes | None) -> _Good | None:
+    def _forward(self, number: int, content: Callable[[], bytes] | None) -> _Good | None:
         """Go forward from a base, or from the beginning, as far as possible."""
         try:
-            value = self._loader.load(self._backend.framer.unwrap(body)) if body is not None else None
+            value = self._loader.load(content()) if content is not None else None
         except Damaged as error:
             self._faults.setdefault(number, f"its base is damaged: {error.message}")
             self._bad_bases.append(number)
@@ -207,13 +214,13 @@ class _Walk:
             except Damaged as error:  # half of it may have been applied
                 self._faults[good + 1] = error.message
                 self._last = good
-                return self._forward(number, body)
+                return self._forward(number, content)
             good += 1
         shown = next((n for n in range(good, max(number, 1) - 1, -1) if self._has_state(n)), 0)
         self._faults.update(dict.fromkeys(range(max(number, shown + 1, 1), good + 1), _PRUNED))
         if shown and shown < good:
             self._last = shown
-            return self._forward(number, body)
+            return self._forward(number, content)
         if not shown:
             return None
         ahead = [base for base in self._bad_bases if number < base <= good]
@@ -229,7 +236,7 @@ class _Walk:
             raise Damaged("its record is damaged or missing")
         if record.body is None:
             raise Damaged(_PRUNED)
-        content = self._backend.framer.unwrap(record.body)
+        content = record.content()
         ops = self._decoder.decode(content) if content != NO_DELTA else None
         if not isinstance(ops, list):
             raise Damaged("the base that it depends on is damaged or missing")

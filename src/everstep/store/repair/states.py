@@ -7,17 +7,18 @@ base is added instead. So every checkpoint either loads or reports that it canno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
-from everstep.codec.frame import Framer
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, EverstepError
 from everstep.fields import Shape, field, replace
-from everstep.records import Base, Kind, Pruned, Record, RunRow, Seal
+from everstep.records import Base, Frames, Inner, Kind, Pruned, Record, RunRow, Seal
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
+from everstep.store.frames import content_of_base
 from everstep.store.repair.report import Loss
 from everstep.store.retention.reachable import Reach
 
@@ -34,7 +35,8 @@ class States(Shape):
     mark: Pruned | None
     lost: dict[int, str]
     fetch: Fetch
-    framer: Framer
+    frames: Frames
+    inner: Inner
     seal: Seal
     good: set[int] = field(default_factory=set)
     needed: set[bytes] = field(default_factory=set)
@@ -50,15 +52,15 @@ class States(Shape):
         mark = self.mark
         if mark is not None:  # an older version of a record may still have the body that was pruned
             self.records = [r if r.kind not in _STATE or mark.has_body(r.seq) else self._without(r) for r in self.records]
-        bases = {base.number: base for base in self.bases if self._whole(base.body, base.number, reach)}
+        bases = {base.number: base for base in self.bases if self._whole(partial(content_of_base, self.frames, base), base.number, reach)}
         self._pruned = {r.number for r in self.records if r.kind == Kind.CHECKPOINT and r.body is None and r.number not in self.lost}
         broken: set[int] = set()
         known = True
         for record in self.records:
             if record.kind == Kind.CHECKPOINT:
-                known = (known and _has_delta(record, self.framer)) or record.number in bases
+                known = (known and _has_delta(record)) or record.number in bases
             elif record.kind == Kind.BASE and record.body is not None:
-                whole = self._whole(record.body, record.number, reach)
+                whole = self._whole(record.content, record.number, reach)
                 broken.update(() if whole else (record.seq,))
                 if known and not whole and record.number not in bases:
                     known = self._replace(record, bases, broken)
@@ -69,10 +71,10 @@ class States(Shape):
         self.records = [self._without(record) if record.seq in broken else record for record in self.records]
         self._mark(now)
 
-    def _whole(self, body: bytes, number: int, reach: Reach) -> bool:
+    def _whole(self, content: Callable[[], bytes], number: int, reach: Reach) -> bool:
         """Whether all chunks of a base are present."""
         try:
-            digests = reach.of([self.framer.unwrap(body)])
+            digests = reach.of([content()])
         except Damaged as error:
             self._why[number] = f"its base is damaged: {error.message}"
             return False
@@ -81,7 +83,7 @@ class States(Shape):
 
     def _replace(self, record: Record, bases: dict[int, Base], broken: set[int]) -> bool:
         """Add a base with the state that the deltas give, to replace a damaged one; return False if the deltas do not give it."""
-        saver = Saver(self.framer.wrap)
+        saver = Saver(self.inner.wrap)
         try:
             saver.begin(self._value(record.number, bases, broken))
             saved = saver.build(whole=True)
@@ -90,20 +92,24 @@ class States(Shape):
         assert saved.base is not None
         self.made.update(saved.chunks)
         self.needed.update(digest for digest, _ in saved.chunks)
-        bases[record.number] = Base.make(self.row.key, record.number, record.at, self.framer.wrap(saved.base), self.seal)
+        bases[record.number] = Base.make(
+            self.row.key, record.number, record.at, self.frames.wrap(saved.base, ("base", record.number)), self.seal
+        )
         return True
 
     def _value(self, number: int, bases: dict[int, Base], broken: set[int]) -> Any:
         """Return the state of a known checkpoint, from the newest undamaged base before it."""
-        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, self.framer.unwrap)
-        sources = {r.number: r.body for r in self.records if r.kind == Kind.BASE and r.body is not None and r.seq not in broken}
-        sources |= {base.number: base.body for base in bases.values()}
+        loader = Loader(lambda digests: {**self.fetch(digests), **self.made}, self.inner.unwrap)
+        sources: dict[int, Callable[[], bytes]] = {
+            r.number: r.content for r in self.records if r.kind == Kind.BASE and r.body is not None and r.seq not in broken
+        }
+        sources |= {base.number: partial(content_of_base, self.frames, base) for base in bases.values()}
         source = max((n for n in sources if n <= number), default=0)
-        value: Any = loader.load(self.framer.unwrap(sources[source])) if source else None
+        value: Any = loader.load(sources[source]()) if source else None
         decoder = Decoder()
         for record in self.records:
             if record.kind == Kind.CHECKPOINT and source < record.number <= number:
-                value = apply(value, decoder.decode(self.framer.unwrap(record.body or b"")))
+                value = apply(value, decoder.decode(record.content()))
         return value
 
     @staticmethod
@@ -140,11 +146,11 @@ class States(Shape):
                 self.losses.append(Loss(self.row.id, "checkpoint", reason, number))
 
 
-def _has_delta(record: Record, framer: Framer) -> bool:
+def _has_delta(record: Record) -> bool:
     if record.body is None or len(record.body) > _SHORT:
         return record.body is not None
     try:
-        return framer.unwrap(record.body) != NO_DELTA
+        return record.content() != NO_DELTA
     except EverstepError:
         return False
 

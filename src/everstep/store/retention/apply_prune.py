@@ -14,9 +14,9 @@ from typing import Any
 from everstep.backends.contract.core import Backend
 from everstep.backends.contract.types import Cut
 from everstep.clock import clock
-from everstep.codec.frame import Framer
 from everstep.errors import Conflict
-from everstep.records import Base, Pruned
+from everstep.records import Pruned
+from everstep.store.frames import frames_of, new_base
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.retention.plan import RunPlan, build
 from everstep.store.retention.run_survey import Body, Survey, labels_of
@@ -28,9 +28,8 @@ _MOST_BYTES = 1024 * 1024  # of bodies in one slice: freeing their pages takes t
 class Cutter:
     """A plan that is being carried out. `begun`: dropped checkpoints cannot be loaded any more; `freed`: the bytes freed so far."""
 
-    def __init__(self, backend: Backend, framer: Framer, survey: Survey, plan: RunPlan, pace: Pace):
+    def __init__(self, backend: Backend, survey: Survey, plan: RunPlan, pace: Pace):
         self._backend = backend
-        self._framer = framer
         self._survey = survey
         self._plan = plan
         self._pace = pace
@@ -79,10 +78,10 @@ class Cutter:
 
     def _add(self, number: int) -> None:
         row, mark = self._survey.row, self._mark
-        root, chunks = build(self._backend, self._framer, row, number)
-        base = Base.make(row.key, number, clock.now_us(), self._framer.for_stored().wrap(root), self._backend.seal)
+        root, chunks = build(self._backend, row, number)
+        base = new_base(self._backend, row, number, clock.now_us(), root)
         same = (mark.ranges, mark.numbers) if mark is not None else ((), ())
-        self._cut(*same, 0, bases=[base], chunks=chunks)
+        self._cut(*same, 0, bases=[base], chunks=frames_of(self._backend, row).stored(chunks))
 
     def _drop(self, part: list[tuple[int, list[Body]]], last: bool) -> None:
         freed = sum(body.length for _, bodies in part for body in bodies) + sum(self._added.get(number, 0) for number, _ in part)

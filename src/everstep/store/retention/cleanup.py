@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args
 
 from everstep.backends.contract.core import Backend, Query
 from everstep.clock import clock
-from everstep.codec.frame import Framer
 from everstep.errors import Damaged, EverstepError, InvalidArgument
 from everstep.fields import Shape, field
 from everstep.records import RunRow
@@ -73,9 +72,8 @@ class Cleaned(Shape):
 class Cleaner:
     """Upkeep of one store. `default` overrides the store's own policy; `protect` are tags in addition to those that always protect."""
 
-    def __init__(self, backend: Backend, framer: Framer, default: Retention | None, protect: Iterable[str]):
+    def __init__(self, backend: Backend, default: Retention | None, protect: Iterable[str]):
         self._backend = backend
-        self._framer = framer
         self._default = default
         self._protected = (*PROTECTED, *protect)
 
@@ -103,7 +101,7 @@ class Cleaner:
         return Policies(self._backend, self._default, None if given is None else Retention.parse(given))
 
     def _pruner(self, given: Given, without: Collection[str] = ()) -> Pruner:
-        return Pruner(self._backend, self._framer, self._policies(given).of, self._protected, without)
+        return Pruner(self._backend, self._policies(given).of, self._protected, without)
 
     def clean(
         self,

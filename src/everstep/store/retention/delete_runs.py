@@ -7,6 +7,7 @@ may still ask for its result. A crash between two slices leaves a valid store: e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from everstep.backends.contract.core import Backend
 from everstep.backends.deleted_pks import BLOCK, block_of
@@ -15,6 +16,7 @@ from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import CHILD, RunRow, Status
 from everstep.store.events.cursor import REMEMBERED_DAYS
+from everstep.store.frames import shown_row
 from everstep.store.progress import Pace
 from everstep.store.read_ahead import AT_ONCE, ahead_of
 from everstep.store.retention.policies import Policies
@@ -123,8 +125,10 @@ class Deleter:
         return f"{row.status} longer ago than keep_within={retention.keep_within}"
 
     def _protecting(self, row: RunRow) -> bool:
-        tags = {*row.tags, *(tag for names in labels_of(self._backend, row).tags.values() for tag in names)}
-        return bool(tags & self._protected)
+        tags = {*shown_row(self._backend, row).tags, *(tag for names in labels_of(self._backend, row).tags.values() for tag in names)}
+        framer: Any = self._backend.framer
+        stored = {framer.index.tag(tag) for tag in self._protected} if framer.encrypted else set()
+        return bool(tags & (self._protected | stored))
 
     def _wanted(self, row: RunRow) -> bool:
         """Whether an unfinished run called this one: its replay asks for this run's result."""

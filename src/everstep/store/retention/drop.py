@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from everstep.backends.contract.core import Backend
 from everstep.backends.contract.types import Cut
 from everstep.clock import clock, iso
-from everstep.codec.frame import Framer
 from everstep.errors import Conflict, InvalidArgument, LeaseHeld, LostLease, RunDeleted
 from everstep.records import Kind, Pruned, RunRow, labels_digest
 from everstep.store.chain import Chain, Entry
@@ -28,17 +27,17 @@ from everstep.store.retention.run_survey import Survey, mark_of, proved, survey
 _TRIES = 20
 
 
-def drop(backend: Backend, framer: Framer, row: RunRow, numbers: Iterable[int], user: str | None = None) -> int:
+def drop(backend: Backend, row: RunRow, numbers: Iterable[int], user: str | None = None) -> int:
     """Drop checkpoints of a run; return how many. `user` is who asked for it."""
     going = _checked(row, numbers)
     if not going:
         return 0
-    row = _noted(backend, framer, row, going, user)
+    row = _noted(backend, row, going, user)
     for tries_left in range(_TRIES - 1, -1, -1):
         try:
             found = survey(backend, row)
             _refuse_pinned(found, going)
-            Cutter(backend, framer, found, _plan(found, going), Pace(None, None)).all()
+            Cutter(backend, found, _plan(found, going), Pace(None, None)).all()
             _drop_labels(backend, row, going)
             return len(going)
         except Conflict:
@@ -76,7 +75,7 @@ def _newest(backend: Backend, row: RunRow) -> RunRow:
     return verified(now, backend.seal)
 
 
-def _noted(backend: Backend, framer: Framer, row: RunRow, going: set[int], user: str | None) -> RunRow:
+def _noted(backend: Backend, row: RunRow, going: set[int], user: str | None) -> RunRow:
     """Record what will be dropped; return the new row."""
     said = {"numbers": sorted(going), **({"user": user} if user else {})}
     entry = Entry("event", pack(EventEntry.of("dropped", said)), None)
@@ -84,7 +83,7 @@ def _noted(backend: Backend, framer: Framer, row: RunRow, going: set[int], user:
         holder = backend.holder(row)
         if holder is not None:
             raise LeaseHeld(row.id, holder.host, holder.pid, iso(row.since), iso(holder.expires_at))
-        chain = Chain(framer, row, row, backend.seal)
+        chain = Chain(backend.framer, row, row, backend.seal)
         chain.entries([entry])
         commit = chain.commit()
         try:

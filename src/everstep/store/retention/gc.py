@@ -15,6 +15,7 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.errors import Damaged
 from everstep.fields import Shape, field
 from everstep.records import RunRow
+from everstep.store.frames import content_of_base, fetch_of, frames_of
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.read_ahead import ahead_of
 from everstep.store.refs import verified
@@ -130,8 +131,9 @@ class Collector:
         return bool(runs) and all(row.key in self._foreseen.deleted for _, row in runs)
 
     def _mark(self, family: bytes, stored: Collection[bytes]) -> set[bytes]:
-        """Return every chunk reached from any run of the family, including runs that were forked meanwhile."""
-        reach = Reach(lambda digests: self._backend.chunks(family, digests), self._backend.framer)
+        """Return the names of all chunks reached from any run of the family, including runs that were forked meanwhile."""
+        reach = Reach(fetch_of(self._backend, family), self._backend.framer)
+        name = self._backend.framer.of(family, family).chunk_name
         reached: set[bytes] = set()
         looked_at: set[bytes] = set()
         while True:
@@ -143,8 +145,8 @@ class Collector:
             for row in runs:
                 looked_at.add(row.key)
                 if row.key not in self._foreseen.deleted:
-                    reached |= self._run(row, reach)
-                    reached |= self._foreseen.held.get(row.key, set())
+                    reached |= {name(digest) for digest in self._run(row, reach)}
+                    reached |= {name(digest) for digest in self._foreseen.held.get(row.key, ())}
 
     def _run(self, row: RunRow, reach: Reach) -> set[bytes]:
         """Return the chunks that one run reaches, up to its newest record; none if it was deleted. Tries again after a concurrent prune."""
@@ -174,7 +176,8 @@ class Collector:
             elif record.kind != "base" or stay is None or record.number in stay:
                 yield from contents_of(record)
         refuse_vanished(row, empty, mark_of(self._backend, row))
-        yield from (self._backend.framer.unwrap(base.body) for base in bases_of(self._backend, row) if stay is None or base.number in stay)
+        frames = frames_of(self._backend, row)
+        yield from (content_of_base(frames, base) for base in bases_of(self._backend, row) if stay is None or base.number in stay)
 
     def _sweep(self, family: bytes, loose: Sequence[bytes], stored: dict[bytes, int], stamp: int, out: Collected) -> None:
         slices, at = Slices(64, 512), 0

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer
 from everstep.errors import DamagedRecord
 from everstep.fields import Shape, field
 from everstep.records import RunRow
 from everstep.snapshot.base import build_base
+from everstep.store.frames import content_of_base, fetch_of, frames_of
 from everstep.store.load import load
 from everstep.store.retention.reachable import Reach
 from everstep.store.retention.retention import Decision
@@ -61,17 +61,17 @@ class RunPlan(Shape):
 
 
 def family_reach(backend: Backend, family: bytes) -> Reach:
-    return Reach(lambda digests: backend.chunks(family, digests), backend.framer)
+    return Reach(fetch_of(backend, family), backend.framer)
 
 
-def make_plan(backend: Backend, framer: Framer, survey: Survey, decisions: Sequence[Decision], reach: Reach) -> RunPlan:
+def make_plan(backend: Backend, survey: Survey, decisions: Sequence[Decision], reach: Reach) -> RunPlan:
     """Turn decisions into a plan. Raises `Damaged` if a base that stays is damaged."""
     plan = RunPlan(survey.row.id)
     kept = [d.number for d in decisions if d.kept]
     stay = needed(survey.sources, kept, survey.newest_base)
     if len(kept) < len(decisions) or any(number not in stay for number, size in survey.sizes.items() if size):
         held = {source: reach.of([base_content(backend, survey, source)]) for source in survey.sources if source in stay}
-        for number, digests, size in _additions(backend, framer, survey, kept, held):
+        for number, digests, size in _additions(backend, survey, kept, held):
             plan.held[number] = digests
             plan.added += size
         plan.bases = tuple(plan.held)
@@ -107,29 +107,33 @@ def base_content(backend: Backend, survey: Survey, source: int) -> bytes:
     """Return the content of the base that a load begins at."""
     for base in survey.bases:
         if base.number == source:
-            return backend.framer.unwrap(base.body)
+            return content_of_base(frames_of(backend, survey.row), base)
     known = next(b for b in survey.bodies if b.base and b.there and b.number == source)
     found = backend.records(survey.row.id, known.seq, known.seq)
     if not found or found[0].body is None or found[0].body_digest != known.digest:
         raise DamagedRecord(survey.row.id, known.seq, "it changed while it was being read")
-    return backend.framer.unwrap(found[0].body)
+    return found[0].opened_by(frames_of(backend, survey.row)).content()
 
 
-def build(backend: Backend, framer: Framer, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+def build(backend: Backend, row: RunRow, number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Build a base for a checkpoint: its content, and all its chunks. Objects stay as they are stored, without upgrades."""
-    built = build_base(load(backend, row, number).value, framer.for_stored().wrap)
+    built = build_base(load(backend, row, number).value, backend.framer.for_stored().inner.wrap)
     return built.root, list(built.chunks.items())
 
 
-def _additions(
-    backend: Backend, framer: Framer, survey: Survey, kept: list[int], held: Mapping[int, set[bytes]]
-) -> Iterator[tuple[int, set[bytes], int]]:
+def _sizes_of_content(backend: Backend, row: RunRow) -> Callable[[bytes], int]:
+    """Return a function from the digest of a chunk's content to its stored bytes, 0 if it is not stored."""
+    sizes, name = backend.chunk_sizes(row.family), backend.framer.of(row.family, row.key).chunk_name
+    return lambda digest: sizes.get(name(digest), 0)
+
+
+def _additions(backend: Backend, survey: Survey, kept: list[int], held: Mapping[int, set[bytes]]) -> Iterator[tuple[int, set[bytes], int]]:
     """Yield the kept checkpoints for which a base of their own is smaller than the bodies that would otherwise be kept for them.
 
     Each comes with the chunks that it reaches, and the bytes that it adds to the store.
     """
     row, counts = survey.row, Counter(digest for digests in held.values() for digest in digests)
-    stored = backend.chunk_sizes(row.family)
+    stored = _sizes_of_content(backend, row)
     alone = row.family == row.key and not survey.labels.forks
     for source, group in groupby(kept, lambda number: source_of(survey.sources, number)):
         before = source - 1 if source else 0
@@ -139,14 +143,15 @@ def _additions(
                 continue  # it has a base, or the running program will write one soon
             instead = held[source] if first == source != survey.newest_base else set()  # chunks that only the source needs
             gain = sum(survey.sizes.get(n, 0) for n in range(first, number) if n != survey.newest_base)
-            gain += sum(stored.get(d, 0) for d in instead if counts[d] == 1) if alone else 0
+            gain += sum(stored(d) for d in instead if counts[d] == 1) if alone else 0
             if gain <= WORTH:
                 continue
-            root, chunks = build(backend, framer, row, number)
-            made = {d: len(frame) for d, frame in chunks}
-            size = len(framer.wrap(root))
+            root, chunks = build(backend, row, number)
+            more = backend.framer.overhead
+            made = {d: len(frame) + more for d, frame in chunks}
+            size = len(backend.framer.inner.wrap(root)) + more
             if sum(made.values()) > MOST_AT_ONCE or gain <= size + sum(n for d, n in made.items() if counts[d] <= (d in instead)):
                 continue
             counts.update(made)
             counts.subtract(instead)
-            yield number, set(made), size + sum(n for d, n in made.items() if d not in stored)
+            yield number, set(made), size + sum(n for d, n in made.items() if not stored(d))

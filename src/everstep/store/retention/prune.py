@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from everstep.backends.contract.core import Backend
 from everstep.clock import clock
-from everstep.codec.frame import Framer
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
 from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
+from everstep.store.frames import shown_row
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.retention.apply_prune import Cutter
 from everstep.store.retention.plan import RunPlan, family_reach, make_plan
@@ -71,14 +71,12 @@ class Pruner:
     def __init__(
         self,
         backend: Backend,
-        framer: Framer,
         policies: Callable[[RunRow], Policy | None],
         protected: Iterable[str],
         without: Collection[str] = (),
     ):
         self._without = without  # ids of runs that count as deleted
         self._backend = backend
-        self._framer = framer
         self._policies = policies
         self._protected = frozenset(protected)
         self._crowd: dict[bytes, tuple[set[int], int]] = {}
@@ -130,7 +128,7 @@ class Pruner:
         decisions = self._decide(found, policy)
         if row.key in self._crowd:
             decisions = dropped_by_limit(decisions, *self._crowd[row.key])
-        return found, make_plan(self._backend, self._framer, found, decisions, self._family(row.family))
+        return found, make_plan(self._backend, found, decisions, self._family(row.family))
 
     def _family(self, family: bytes) -> Reach:
         """Return the reachable chunks of a family, cached for the current one: its runs share most chunks."""
@@ -140,7 +138,7 @@ class Pruner:
 
     def _cut(self, found: Survey, plan: RunPlan, before: RunPlan, out: PrunePlan, pace: Pace) -> None:
         """Carry out a plan. `before` collects the results of plans that were not carried out completely."""
-        cutter = Cutter(self._backend, self._framer, found, plan, pace)
+        cutter = Cutter(self._backend, found, plan, pace)
         try:
             cutter.all()
         except TimeOver:
@@ -161,7 +159,7 @@ class Pruner:
         row = found.row
         if policy is None:
             return [Decision(point.number, True, "no retention", point.bytes, True) for point in found.points]
-        tag = next((tag for tag in row.tags if tag in self._protected), None)
+        tag = next((tag for tag in shown_row(self._backend, row).tags if tag in self._protected), None)
         pinned: Mapping[int, str] = found.pinned
         if tag is not None:
             pinned = {**{point.number: f"protected tag {tag} of the run" for point in found.points}, **pinned}

@@ -13,7 +13,7 @@ from ormsgpack import unpackb
 
 from everstep.codec.values import Decoder
 from everstep.errors import DamagedChunk, DamagedFrame
-from everstep.records import Kind, Opener, Record
+from everstep.records import Framing, Kind, Record
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.store.journal.values import contents
 
@@ -28,8 +28,8 @@ Node = tuple[str, int, bytes]
 class Reach:
     """Follows references from one family's bodies to the chunks."""
 
-    def __init__(self, fetch: Fetch, framer: Opener):
-        self._loader = Loader(fetch, framer.unwrap)
+    def __init__(self, fetch: Fetch, framer: Framing):
+        self._loader = Loader(fetch, framer.inner.unwrap)
         self._known: dict[Node, tuple[tuple[bytes, ...], tuple[Node, ...]]] = {}
 
     def of(self, contents: Iterable[bytes]) -> set[bytes]:

@@ -14,8 +14,9 @@ from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.frames import frames_of
 from everstep.store.journal.entries import said_in
-from everstep.store.refs import verified
+from everstep.store.refs import named_tags, verified
 from everstep.store.retention.retention import Point
 from everstep.store.views import asked_for, header_of
 
@@ -88,7 +89,7 @@ def survey(backend: Backend, row: RunRow, without: Collection[str] = ()) -> Surv
 
 def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
     """Yield every record up to the head of the row; each must match its digest, and the last one the row."""
-    before, seq, number = ZERO, 0, 0
+    before, seq, number, frames = ZERO, 0, 0, frames_of(backend, row)
     while seq < row.head_seq:
         batch = backend.records(row.id, seq + 1, min(seq + _AT_ONCE, row.head_seq))
         if not batch:
@@ -101,7 +102,7 @@ def proved(backend: Backend, row: RunRow) -> Iterator[Record]:
             if fault or record.number != number:
                 raise DamagedRecord(row.id, record.seq, fault or f"it counts {record.number} checkpoints, there are {number}")
             before, seq = record.digest, record.seq
-            yield record.opened_by(backend.framer)
+            yield record.opened_by(frames)
     if before != row.head_digest or number != row.checkpoints:
         raise DamagedRun(f"the records of run {row.id!r} do not end where its row says")
 
@@ -141,9 +142,11 @@ def gone(backend: Backend, row: RunRow) -> bool:
 def labels_of(backend: Backend, row: RunRow) -> Labels:
     """Return the valid tags of a run's checkpoints, and the runs that were forked from one of them."""
     tags: dict[int, list[str]] = {}
-    for tag in backend.tags(row.id):
+    found = backend.tags(row.id)
+    for tag in found:
         if tag.key != row.key or tag.digest(backend.seal) != tag.check:
             raise DamagedRun(f"the tag {tag.name!r} of run {row.id!r} does not match its digest")
+    for tag in named_tags(backend, row, found) if backend.framer.encrypted else found:
         tags.setdefault(tag.number, []).append(tag.name)
     forks = backend.runs(Query(parent=row.id, oldest_first=True))
     return Labels(tags, {fork.id: fork.parent_number for _, fork in forks if fork.parent_number > 0})
@@ -156,7 +159,7 @@ def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
         if record.kind in _PRUNABLE:
             found.bodies.append(_body(record))
             if record.kind == Kind.CHECKPOINT:
-                about[record.number] = (record.at, record.tags, record.own)
+                about[record.number] = (record.at, record.shown()[1], record.own)
         elif record.kind == Kind.ATTACHED and record.body is None and found.mark is not None:
             continue  # its checkpoint was dropped
         elif record.body is None:
@@ -175,10 +178,13 @@ def _look(backend: Backend, found: Survey, without: Collection[str]) -> None:
         found.sizes[body.number] = found.sizes.get(body.number, 0) + body.length
     for base in found.bases:
         found.sizes[base.number] = found.sizes.get(base.number, 0) + len(base.body)
+    found_hashes = backend.framer.encrypted
     for number in _loadable(found):
         at, tags, text = about[number]
         kind = str(header_of(text).get("kind", "manual"))
         names = tuple(dict.fromkeys((*tags, *labels.tags.get(number, ()))))
+        if found_hashes:  # those that came with the checkpoint; their names are in its record
+            names = tuple(name for name in names if not name.startswith("#"))
         found.points.append(Point(number, at, kind, names, found.sizes[number]))
     _pin(found, labels, about[row.checkpoints][2] if row.checkpoints else None)
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer
 from everstep.codec.kinds import Unknown, has_structure, kind_of
 from everstep.errors import InvalidArgument, NotFound
 from everstep.ids import check_id, new_id
-from everstep.records import Kind, Record, RunRow, Status
+from everstep.records import Framing, Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import load
 from everstep.store.chain import Chain, Entry, new_row
+from everstep.store.frames import sealed_row, shown_row
 from everstep.store.journal.attached import carried
 from everstep.store.journal.driven import driven_in
 from everstep.store.journal.entries import said_in
@@ -29,7 +29,7 @@ _ENTRIES = frozenset({Kind.STEP.value, Kind.GATE.value, Kind.ANSWER.value, Kind.
 
 
 def fork(
-    backend: Backend, framer: Framer, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None,
+    backend: Backend, framer: Framing, row: RunRow, number: int, id: str | None, edit: Edit | None, mask: Any = None,
     user: str | None = None,
 ) -> RunRow:  # fmt: skip
     """Create a run that begins at a checkpoint. `mask` is applied to an edited state before it is stored; `user` is who asked for it."""
@@ -37,7 +37,7 @@ def fork(
     return _make(backend, framer, row, origin, _before(backend, row, origin), id, edit, mask, user)
 
 
-def fork_before(backend: Backend, framer: Framer, row: RunRow, address: str, id: str | None, user: str | None = None) -> RunRow:
+def fork_before(backend: Backend, framer: Framing, row: RunRow, address: str, id: str | None, user: str | None = None) -> RunRow:
     """Create a run of the same workflow that begins just before a recorded step: earlier results are kept, everything else runs again."""
     records = load.checked_from(backend, row, 1)
     places = [r for r in records if r.kind in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER)]
@@ -63,7 +63,7 @@ def _before(backend: Backend, row: RunRow, origin: Record) -> list[Record]:
 
 
 def _make(
-    backend: Backend, framer: Framer, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None,
+    backend: Backend, framer: Framing, row: RunRow, origin: Record | None, records: list[Record], id: str | None, edit: Edit | None,
     mask: Any = None, user: str | None = None,
 ) -> RunRow:  # fmt: skip
     about = _start_of(records)
@@ -75,11 +75,13 @@ def _make(
             f"{row.id}@{origin.number} was not made by the workflow's own code, so an edited state would be lost: replay rebuilds the state",
             remedy="Fork at a checkpoint that the workflow made with run.checkpoint(), or run a step again: store.resume(run_id, from_step=...).",
         )
+    parent = shown_row(backend, row)
     child = new_row(
         check_id(id) if id is not None else f"{row.id[:180]}-{new_id(6)}", row.family,
-        workflow=row.workflow, session=row.session, tags=row.tags, meta=row.meta, parent=row.id,
+        workflow=row.workflow, session=row.session, tags=parent.tags, meta=parent.meta, parent=row.id,
         parent_number=origin.number if origin is not None else 0,
     )  # fmt: skip
+    child = sealed_row(framer, child)
     chain = Chain(framer.for_stored(), child, None, backend.seal)
     saves = _saves(records, origin) if workflow else 0
     edits, chunks = _edits(backend, framer, row, records, saves) if workflow else ([], [])
@@ -92,7 +94,7 @@ def _make(
     chain.entries([_copy(r) for r in records if r.kind in _ENTRIES and r.body is not None and (workflow or _has_key(r))])
     if origin is not None:
         header = {k: v for k, v in header_of(origin.own).items() if k in ("counts", "many", "used", "step", "progress")}
-        saver = Saver(framer.wrap)
+        saver = Saver(framer.inner.wrap)
         state = _edited(load.load(backend, row, origin.number).revived(), edit)
         saver.begin(state if mask is None else mask(state))
         chain.checkpoint(saver.build(whole=True), f"fork of {row.id}@{origin.number}", own=own_text(header))
@@ -120,14 +122,14 @@ def _saves(records: list[Record], origin: Record | None) -> int:
     return int(said.get("saves", 0)) + made - 1 if made else 0
 
 
-def _edits(backend: Backend, framer: Framer, row: RunRow, records: list[Record], saves: int) -> tuple[list[Any], Chunks]:
+def _edits(backend: Backend, framer: Framing, row: RunRow, records: list[Record], saves: int) -> tuple[list[Any], Chunks]:
     """Return the edited states of earlier forks that this fork keeps, each with the number of the save that it replaced."""
     said = said_in(records[0])
     edits = [edit for edit in said.get("edits", ()) if edit[0] < saves]
     index = int(said.get("saves", 0)) - 1
     if not said.get("edited") or not 0 <= index < saves:
         return edits, []
-    form, data, chunks = result_body(load.load(backend, row, 1).revived(), "the edited state", framer.wrap)
+    form, data, chunks = result_body(load.load(backend, row, 1).revived(), "the edited state", framer.inner.wrap)
     return [*edits, [index, form, data]], chunks
 
 

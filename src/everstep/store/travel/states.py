@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from everstep.backends.contract.core import Backend
@@ -13,6 +12,7 @@ from everstep.records import Record, RunRow
 from everstep.snapshot.between.sharing import Copies, advanced
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
+from everstep.store.frames import fetch_of
 from everstep.store.load import checkpoint_record, content_of, ops_in, parts_of, refuse_deleted, stretch
 from everstep.store.no_collection import no_collection
 from everstep.store.query import with_tags_and_marks
@@ -78,7 +78,7 @@ def _window(backend: Backend, row: RunRow, low: int, high: int) -> tuple[list[Fo
 def _read(backend: Backend, row: RunRow, low: int, high: int) -> tuple[list[Found], int]:
     read = stretch(backend, row, high)
     base, deltas = parts_of(row, high, read)
-    loader = Loader(partial(backend.chunks, row.family), backend.framer.unwrap)
+    loader = Loader(fetch_of(backend, row.family), backend.framer.inner.unwrap)
     value, number = None, deltas[0].number - 1 if deltas else high
     if base is not None:
         loader.read_ahead(base)

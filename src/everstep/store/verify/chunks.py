@@ -18,8 +18,9 @@ from everstep.backends.contract.core import Backend
 from everstep.codec.frame import weight
 from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame
-from everstep.records import Opener
+from everstep.records import Inner
 from everstep.snapshot.loader import Entry, entries_of, parse_reference
+from everstep.store.frames import fetch_of
 from everstep.store.progress import Pace
 
 Node = tuple[str, int, bytes]  # kind of the reference above it, level, digest
@@ -80,7 +81,9 @@ class Chunks:
         self._allowance = allowance
         self._recent = recent
         # Read before anything is proved, so that chunks that others write from now on do not count as unreachable.
-        self._sizes = backend.chunk_sizes(family)
+        self._frames = backend.framer.of(family, family)
+        self._fetch = fetch_of(backend, family)
+        self._sizes = backend.chunk_sizes(family)  # by stored name
         self._proved: dict[Node, int] = {}
         self._reached: set[bytes] = set()
         self._joined: set[Node] = set()  # texts and values in pieces that have been decoded as a whole
@@ -157,12 +160,12 @@ class Chunks:
         if frame is not None and digest not in self._reached:
             self._reached.add(digest)  # even if it turns out to be damaged
             self._allowance.earn(len(frame))
-        content = checked_content(digest, frame, self._backend.framer)
+        content = checked_content(digest, frame, self._backend.framer.inner)
         self._recent.add(digest, content)
         return content
 
     def _read(self, digests: Iterable[bytes]) -> dict[bytes, bytes]:
-        frames = self._backend.chunks(self._family, list(digests))
+        frames = self._fetch(list(digests))
         self._pace.on(sum(len(frame) for digest, frame in frames.items() if digest not in self._reached), "chunks")
         return frames
 
@@ -223,10 +226,10 @@ class Chunks:
         """Return the contents of proved chunks. Raises `TooDear` if the allowance does not cover them."""
         found = {digest: content for digest in digests if (content := self._recent.get(digest)) is not None}
         if missing := [digest for digest in dict.fromkeys(digests) if digest not in found]:
-            self._allowance.spend(sum(self._sizes.get(digest, 0) for digest in missing))
-            frames = self._backend.chunks(self._family, missing)
+            self._allowance.spend(sum(self._sizes.get(self._frames.chunk_name(digest), 0) for digest in missing))
+            frames = self._fetch(missing)
             for digest in missing:
-                found[digest] = checked_content(digest, frames.get(digest), self._backend.framer)
+                found[digest] = checked_content(digest, frames.get(digest), self._backend.framer.inner)
                 self._recent.add(digest, found[digest])
         for digest, content in found.items():
             if digest not in self._costs:
@@ -240,26 +243,32 @@ class Chunks:
         return len(self._reached)
 
     def unreachable(self) -> dict[bytes, int]:
-        """Return the chunks that nothing refers to, with their sizes in bytes."""
-        return {digest: size for digest, size in self._sizes.items() if digest not in self._reached}
+        """Return the stored names of the chunks that nothing refers to, with their sizes in bytes."""
+        reached = {self._frames.chunk_name(digest) for digest in self._reached}
+        return {name: size for name, size in self._sizes.items() if name not in reached}
 
-    def prove_alone(self, digests: Iterable[bytes]) -> Iterator[DamagedChunk]:
-        """Check frames and digests of chunks that nothing refers to. A chunk that is missing by now was freed by gc."""
-        left = iter(digests)
+    def prove_alone(self, names: Iterable[bytes]) -> Iterator[DamagedChunk]:
+        """Check frames and names of chunks that nothing refers to. A chunk that is missing by now was freed by gc."""
+        left = iter(names)
         while wave := list(islice(left, _WAVE)):
-            for digest, frame in self._read(wave).items():
+            found = self._backend.chunks(self._family, wave)
+            self._pace.on(sum(map(len, found.values())), "chunks")
+            for name, frame in found.items():
                 try:
-                    checked_content(digest, frame, self._backend.framer)
-                except DamagedChunk as error:
-                    yield error
+                    content = self._backend.framer.inner.unwrap(self._frames.open_chunk(name, frame))
+                except DamagedFrame as error:
+                    yield DamagedChunk(name, error.message)
+                else:
+                    if self._frames.chunk_name(sha256(content).digest()) != name:
+                        yield DamagedChunk(name, "its content does not match its name")
 
 
-def checked_content(digest: bytes, frame: bytes | None, framer: Opener) -> bytes:
+def checked_content(digest: bytes, frame: bytes | None, inner: Inner) -> bytes:
     """Return the content of a chunk after checking it against its digest."""
     if frame is None:
         raise DamagedChunk(digest, "it is not stored")
     try:
-        content = framer.unwrap(frame)
+        content = inner.unwrap(frame)
     except DamagedFrame as error:
         raise DamagedChunk(digest, error.message) from error
     if sha256(content).digest() != digest:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -22,6 +21,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.redact import MASK, Redactor
 from everstep.secret import Secret
 from everstep.snapshot.loader import Loader
+from everstep.store.frames import fetch_of
 from everstep.store.journal.entries import CHUNKED, AnswerEntry, StepEntry, open_entry, said_in
 from everstep.store.load import load, unproved
 from everstep.store.verify.findings import Finding
@@ -100,13 +100,13 @@ def _state(backend: Backend, row: RunRow) -> Iterator[tuple[str, Any]]:
 
 
 def _input(backend: Backend, row: RunRow) -> Iterator[tuple[str, Any]]:
-    for record in unproved(backend, row.id, 1, 1):
+    for record in unproved(backend, row, 1, 1):
         form, data = said_in(record).get("input") or (0, None)
         yield f"{row.id} arguments", _result(backend, row, form, data)
 
 
 def _journal(backend: Backend, row: RunRow) -> Iterator[tuple[str, Any]]:
-    for record in unproved(backend, row.id, 1, row.head_seq, _JOURNAL, RECORDS):
+    for record in unproved(backend, row, 1, row.head_seq, _JOURNAL, RECORDS):
         if record.body is not None:
             yield from _entry(backend, row, record)
 
@@ -136,7 +136,7 @@ def _result(backend: Backend, row: RunRow, form: int, data: bytes | None) -> Any
         return None
     if form != CHUNKED:
         return Decoder().decode(data)
-    return Loader(partial(backend.chunks, row.family), backend.framer.unwrap).load(data)
+    return Loader(fetch_of(backend, row.family), backend.framer.inner.unwrap).load(data)
 
 
 def _found(redactor: Redactor, where: str, value: Any, looked: _Looked) -> Iterator[str]:

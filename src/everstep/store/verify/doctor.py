@@ -15,10 +15,9 @@ from everstep import clock as clocks
 from everstep import system
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import LIMITS, Limits
-from everstep.codec.frame import Framer
 from everstep.errors import EverstepError, StoreClosed
 from everstep.fields import Shape, field
-from everstep.records import RunRow, Status
+from everstep.records import Framing, RunRow, Status
 from everstep.store.verify import server
 from everstep.store.verify.findings import Checkup, Finding, Level
 from everstep.store.verify.full_copy_estimate import naive_size, shown_size
@@ -50,12 +49,12 @@ class _Seen(Shape):
     stored: int = 0
 
 
-def doctor(backend: Backend, framer: Framer, encrypted: bool = False) -> Checkup:
+def doctor(backend: Backend, framer: Framing, encrypted: bool = False) -> Checkup:
     return _Doctor(backend, framer, encrypted).all()
 
 
 class _Doctor:
-    def __init__(self, backend: Backend, framer: Framer, encrypted: bool):
+    def __init__(self, backend: Backend, framer: Framing, encrypted: bool):
         self._backend = backend
         self._framer = framer
         self._encrypted = encrypted

@@ -11,11 +11,10 @@ from itertools import pairwise
 
 from everstep import clock as clocks
 from everstep.backends.contract.core import Backend
-from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Damaged, LimitExceeded, NotFound, Unstorable
 from everstep.fields import Shape
-from everstep.records import Pruned, RunRow
+from everstep.records import Framing, Pruned, RunRow
 from everstep.store import load
 
 _MOST_US = 1_000_000
@@ -38,7 +37,7 @@ class Naive(Shape):
         return f"full copies of every checkpoint would take about {shown_size(self.bytes)}{times} (estimated from {looked}; compressed the same way)"
 
 
-def naive_size(backend: Backend, framer: Framer, rows: Sequence[RunRow], stored: int) -> Naive | None:
+def naive_size(backend: Backend, framer: Framing, rows: Sequence[RunRow], stored: int) -> Naive | None:
     """Return the estimate; None if there is no checkpoint. `rows` are the runs to sample, largest first; `stored` is the sum over all runs."""
     marks = {row.id: backend.pruned(row.id) for row in rows[:_MOST_RUNS] if row.checkpoints}
     runs = [row for row in rows[:_MOST_RUNS] if row.checkpoints]
@@ -59,7 +58,7 @@ def naive_size(backend: Backend, framer: Framer, rows: Sequence[RunRow], stored:
     return Naive(round(total / part), sum(map(len, sizes.values())), len(known), part)
 
 
-def _size(backend: Backend, framer: Framer, row: RunRow, number: int, mark: Pruned | None) -> dict[int, int]:
+def _size(backend: Backend, framer: Framing, row: RunRow, number: int, mark: Pruned | None) -> dict[int, int]:
     """Return the size of a full copy at a checkpoint, by its number; empty if it was pruned or is damaged."""
     if mark is not None and not mark.has_state(number):
         return {}
@@ -69,9 +68,9 @@ def _size(backend: Backend, framer: Framer, row: RunRow, number: int, mark: Prun
         return {}
 
 
-def _copy_size(framer: Framer, data: bytes) -> int:
+def _copy_size(framer: Framing, data: bytes) -> int:
     try:
-        return len(framer.wrap(data))
+        return len(framer.inner.wrap(data))
     except LimitExceeded:
         return len(data)
 

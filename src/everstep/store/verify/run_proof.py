@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import Decoder
-from everstep.errors import Damaged, EverstepError, StoreClosed
+from everstep.errors import Damaged, EverstepError, MissingKey, StoreClosed
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.saver import NO_DELTA
+from everstep.store.frames import content_of_base, frames_of
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.values import contents
 from everstep.store.no_collection import no_collection
@@ -112,6 +113,7 @@ class RunProof(Shape):
     def _chain(self, row: RunRow, beside: Beside) -> Iterator[Problem]:
         before, seq, number = ZERO, 0, 0
         mark, loadable = beside.mark, _Loadable(beside)
+        frames = frames_of(self.backend, row)
         bodies = _Bodies(self.chunks(row.family), beside) if self.depth == "full" else None
         while seq < row.head_seq:
             start = seq
@@ -122,7 +124,7 @@ class RunProof(Shape):
             with no_collection():
                 for record in batch:
                     number += record.kind == _CHECKPOINT
-                    record.opener = self.backend.framer
+                    record.opener = frames
                     fault = _fault(record, before, seq, number, row.key, self.backend.seal) or _unlike_mark(record, mark)
                     if fault is not None:
                         yield Problem("E501", f"run {row.id}, record {record.seq}", fault)
@@ -187,7 +189,9 @@ class _Bodies:
             else:
                 self._mirror.delta(record.content())
             added = self._added.get(record.number)
-            return [] if added is None else self._base(record.opener.unwrap(added.body), f"the added base for checkpoint {record.number}")
+            return (
+                [] if added is None else self._base(content_of_base(record.opener, added), f"the added base for checkpoint {record.number}")
+            )
         if kind == _BASE:
             return [] if record.body is None else self._base(record.content(), f"the base for checkpoint {record.number}")
         if kind == Kind.ATTACHED and record.body is None:
@@ -261,5 +265,5 @@ def _says_nothing(record: Record) -> bool:
     """Whether a checkpoint has no delta because a base follows it."""
     try:
         return record.body is not None and len(record.body) < _SHORT and record.content() == NO_DELTA
-    except Damaged:
+    except (Damaged, MissingKey):
         return False

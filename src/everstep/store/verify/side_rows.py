@@ -8,7 +8,8 @@ from itertools import pairwise
 from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged
 from everstep.fields import Shape
-from everstep.records import Base, Message, Opener, Pruned, RunRow, Seal, Tag
+from everstep.records import Base, Frames, Message, Pruned, RunRow, Seal, Tag
+from everstep.store.frames import frames_of
 from everstep.store.verify.report import Problem
 
 
@@ -38,7 +39,7 @@ class Beside(Shape):
             if message.digest(seal) != message.check or message.key != row.key:
                 yield Problem("E501", f"{where}, message {message.name}", "it does not match its digest")
             elif opening:
-                yield from _unopened(message, f"{where}, message {message.name}", backend.framer)
+                yield from _unopened(message, f"{where}, message {message.name}", frames_of(backend, row))
         if self.mark is not None and not _fits(self.mark, row, seal):
             yield Problem("E501", where, "its prune mark does not match its digest")
         for base in self.bases:
@@ -46,9 +47,9 @@ class Beside(Shape):
                 yield Problem("E501", where, f"the added base for checkpoint {base.number} does not match its digest")
 
 
-def _unopened(message: Message, where: str, framer: Opener) -> Iterator[Problem]:
+def _unopened(message: Message, where: str, frames: Frames) -> Iterator[Problem]:
     try:
-        framer.unwrap(message.body)
+        frames.unwrap(message.body, ("message", message.name))
     except Damaged as error:
         yield Problem(error.code, where, error.message)
 

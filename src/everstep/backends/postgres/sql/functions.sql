@@ -45,12 +45,16 @@ LANGUAGE sql VOLATILE AS $$
     WHERE bucket = p_bucket RETURNING writes
 $$;
 
--- Add chunks of a family. A stored chunk has the same content, unless it was damaged: then this heals it. A frame never gets shorter.
+-- Add chunks of a family; one with the name "family key" is its wrapped key instead. A stored chunk has the same content, unless it was damaged: then this heals it. A frame never gets shorter.
 CREATE OR REPLACE FUNCTION {schema}.keep_chunks(
     p_family bytea, p_digests bytea[], p_frames bytea[], p_bucket smallint, p_stamp bigint
 ) RETURNS void LANGUAGE sql VOLATILE AS $$
+    INSERT INTO {schema}.keys (family, wrapped)
+    SELECT p_family, frame FROM unnest(p_digests, p_frames) AS new (digest, frame) WHERE digest = 'family key'::bytea
+    ON CONFLICT DO NOTHING;
     INSERT INTO {schema}.chunks AS old (family, digest, bucket, stamp, frame)
-    SELECT p_family, digest, p_bucket, p_stamp, frame FROM unnest(p_digests, p_frames) AS new (digest, frame) ORDER BY digest
+    SELECT p_family, digest, p_bucket, p_stamp, frame FROM unnest(p_digests, p_frames) AS new (digest, frame)
+    WHERE digest <> 'family key'::bytea ORDER BY digest
     ON CONFLICT (family, digest) DO UPDATE SET
         frame = CASE WHEN length(excluded.frame) < length(old.frame) THEN old.frame ELSE excluded.frame END,
         bucket = excluded.bucket, stamp = excluded.stamp
@@ -360,6 +364,7 @@ BEGIN
     PERFORM {schema}.count(p_bucket, {schema}.number_of(p_tombstone) - v_sum, -1);
     IF NOT EXISTS (SELECT 1 FROM {schema}.runs WHERE family = v_run.family) THEN
         DELETE FROM {schema}.chunks WHERE family = v_run.family;
+        DELETE FROM {schema}.keys WHERE family = v_run.family;
     END IF;
     RETURN true;
 END

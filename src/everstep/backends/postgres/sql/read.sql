@@ -375,3 +375,11 @@ SELECT family, digest, octet_length(frame) FROM {schema}.chunks WHERE family = A
 -- name: frames_of
 -- The chunks of some families.
 SELECT family, digest, frame FROM {schema}.chunks WHERE family = ANY (%s::bytea[])
+
+-- name: family_keys
+-- The wrapped keys of some families.
+SELECT family, wrapped FROM {schema}.keys WHERE family = ANY (%s::bytea[])
+
+-- name: key_page
+-- Families with their wrapped keys, in order.
+SELECT family, wrapped FROM {schema}.keys WHERE family > %s::bytea ORDER BY family LIMIT %s

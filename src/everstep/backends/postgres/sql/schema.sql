@@ -166,6 +166,12 @@ CREATE TABLE {schema}.properties (
     "check" bytea NOT NULL
 );
 
+-- The wrapped keys of families, in an encrypted store.
+CREATE TABLE {schema}.keys (
+    family bytea PRIMARY KEY,
+    wrapped bytea NOT NULL
+);
+
 CREATE TABLE {schema}.workers (
     id text COLLATE "C" PRIMARY KEY,
     host text NOT NULL,

@@ -172,7 +172,21 @@ SELECT {schema}.no_bucket(%s::smallint)
 
 -- name: drop_families
 -- Remove the chunks of families that have no run any more.
-DELETE FROM {schema}.chunks c WHERE c.family = ANY (%s::bytea[]) AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.family = c.family)
+WITH gone AS (
+    SELECT f FROM unnest(%s::bytea[]) AS f WHERE NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.family = f)
+), destroyed AS (
+    DELETE FROM {schema}.keys k USING gone WHERE k.family = gone.f
+)
+DELETE FROM {schema}.chunks c USING gone WHERE c.family = gone.f
+
+-- name: replace_keys
+-- Replace wrapped keys that are still those that the caller knows.
+UPDATE {schema}.keys k SET wrapped = n.new FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS n (family, old, new)
+WHERE k.family = n.family AND k.wrapped = n.old RETURNING 1
+
+-- name: is_used
+-- Whether a run was ever created, or a property set.
+SELECT (SELECT coalesce(max(created), 0) > 0 FROM {schema}.counters) OR EXISTS (SELECT 1 FROM {schema}.properties)
 
 -- name: keys_there
 -- The keys of those runs that exist.

@@ -80,6 +80,7 @@ TABLES = frozenset(table for part in (CORE, *PARTS.values()) for _, _, table, _ 
     ATTACHED,
     FINDING,
     GATES,
+    KEYS,
 ) = PARTS.values()
 _SCHEMA = sql_files.load("sqlite", "read")["schema"]
 _NOTED = sql_files.load("sqlite", "read")["parts"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 import apsw
 
@@ -120,6 +121,17 @@ class WalKeeper:
                 self._merge()
         except (StoreBusy, StoreFull):
             return
+
+    def forget(self) -> None:
+        """Merge, and cut the WAL to nothing: it has earlier versions of pages, whose content must not stay. Best effort while others read; the
+        next call, or the last process that closes the store, does it."""
+        self._working.check()
+        with suppress(StoreBusy, StoreFull), self._working:
+            self._merge()
+            if self._connection is not None:
+                with suppress(apsw.BusyError, apsw.LockedError):
+                    self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._grown = False
 
     def _grow(self) -> None:
         """Append zeros in slices: each blocks writers for about as long as one commit takes."""

@@ -56,6 +56,7 @@ class SqliteBuilder:
         self._new = unfinished(self.path)
         self.private = str(self._new)
         self._total = self._runs = self._made = 0
+        self._encrypted = False
         self._once: set[tuple[str, str]] = set()
         try:
             remove_unfinished(self.path)
@@ -134,8 +135,17 @@ class SqliteBuilder:
         self._write("set_property", [property_values(name, value, self._seal)])
         self._total += int.from_bytes(property_check(name, value, self._seal))
 
+    def add_key(self, family: bytes, wrapped: bytes) -> None:
+        self._write("add_key", [(family, wrapped)])
+
+    def set_seal(self, seal: Seal) -> None:
+        self._seal = seal
+        self._encrypted = True
+        if not self._made & PARTS["keys"].bit:
+            self._made = sqlite_format.make(self._connection, PARTS["keys"], self._made)
+
     def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
-        if self._seal is not unkeyed:
+        if self._seal is not unkeyed and not self._encrypted:
             self.add_property(SEALED, "keyed")
         writer = FeedWriter()
         for entry in feed:

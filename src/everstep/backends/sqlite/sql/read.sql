@@ -352,3 +352,11 @@ SELECT queue, minute, claimed, ended, failed, deaths FROM ticks WHERE minute > ?
 -- name: held_by
 -- The queued runs that a worker has.
 SELECT r.id FROM tasks t JOIN runs r ON r.pk = t.run WHERE t.worker = ?
+
+-- name: family_key
+-- The wrapped key of a family, unless it was destroyed.
+SELECT wrapped FROM keys WHERE family = ? AND substr(wrapped, 1, 1) <> x'00'
+
+-- name: key_page
+-- Families with their wrapped keys, in order.
+SELECT family, wrapped FROM keys WHERE family > ? AND substr(wrapped, 1, 1) <> x'00' ORDER BY family LIMIT ?

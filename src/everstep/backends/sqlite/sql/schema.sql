@@ -267,3 +267,13 @@ CREATE TABLE checkpoint_meta (
 -- Created with the first question.
 
 CREATE INDEX records_gates ON records (id >> 31, note) WHERE kind IN ('gate', 'answer');
+
+-- part: keys
+-- Created when the store is encrypted, before its first run. A key is never moved and never deleted, but overwritten with zeros in its place:
+-- no copy of it stays in a free page.
+
+CREATE TABLE keys (
+    pk INTEGER PRIMARY KEY,
+    family BLOB NOT NULL UNIQUE,
+    wrapped BLOB NOT NULL
+) STRICT;

@@ -273,3 +273,15 @@ INSERT INTO starts (queue, at) VALUES (?, ?)
 -- name: drop_starts
 -- Remove claims that no longer count for the rate.
 DELETE FROM starts WHERE queue = ? AND at <= ?
+
+-- name: add_key
+-- The wrapped key of a new family.
+INSERT INTO keys (family, wrapped) VALUES (?, ?)
+
+-- name: destroy_key
+-- Overwrite the wrapped key of a family in its place: a value of the same length does not move.
+UPDATE keys SET wrapped = zeroblob(length(wrapped)) WHERE family = ?
+
+-- name: replace_key
+-- Replace the wrapped key of a family, if it is still the one that the caller knows.
+UPDATE keys SET wrapped = ? WHERE family = ? AND wrapped = ?
