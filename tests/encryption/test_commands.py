@@ -15,7 +15,7 @@ from everstep.cli.main import main
 WITH_VALUES = (
     ("show", "loop"), ("log", "loop"), ("state", "loop"), ("diff", "loop@11", "loop@12"), ("blame", "loop", "said"), ("events",), ("gc",),
     ("prune", "--keep-last", "1"), ("resume", "flow"), ("fork", "loop@12"), ("answer", "flow", "open", "yes"), ("tag", "loop@1", "x"),
-    ("worker", "--until-idle"), ("verify", "full"), ("delete", "loop", "--yes"), ("retry", "fails"), ("cancel", "flow"), ("schedules",),
+    ("worker", "--until-idle"), ("verify", "--depth", "full"), ("delete", "loop", "--yes"), ("retry", "fails"), ("cancel", "flow"), ("schedules",),
 )  # fmt: skip
 """Commands that need values or write."""
 
@@ -79,7 +79,7 @@ def test_with_the_key_they_show_everything(folder: Path, monkeypatch: pytest.Mon
         code, said = run(folder, monkeypatch, *words, key=KEY)
         assert code == 0, said
         assert WORD in said, words
-    assert run(folder, monkeypatch, "verify", "full", key=KEY)[0] == 0
+    assert run(folder, monkeypatch, "verify", "--depth", "full", key=KEY)[0] == 0
 
 
 def test_the_settings_never_show_the_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
