@@ -1,7 +1,6 @@
 """Shared by all tests: a store in memory, in a SQLite file or in PostgreSQL, and hypothesis kept quick and repeatable."""
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,13 +46,9 @@ TEST_KEY = bytes(range(64, 96))  # of the stores of kind "encrypted", which are 
 @pytest.fixture(autouse=True)
 def _outside_of_runs() -> Iterator[None]:
     """What a test leaves behind must not reach the next one: a run that it is inside of, a workflow of the same name, a clock."""
-    known, loaded = dict(workflow._known), set(sys.modules)
+    known = dict(workflow._known)
     yield
-    # A module that is imported once defines its workflows once, so those of a module that this test was the first to import stay.
-    once = {
-        name: flow for name, flow in workflow._known.items() if getattr(flow.function, "__module__", None) in sys.modules.keys() - loaded
-    }
-    workflow._known.update(known | once)
+    workflow._known.update(known)  # those that are new stay: a module that is imported once defines them once
     guard.forget()  # nor, if it held a lock of a store by hand, that it was interrupted in a save
     frame.set(None)
     for run in list(signals._open):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_helpers import Shop, copy, fill
+from cli_helpers import PROGRAMS, Shop, copy, fill
+
+from everstep.runtime import workflow
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +18,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".everstep").mkdir()
     fill(folder / ".everstep" / "store.db")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _workflows_of_the_programs() -> None:
+    """The commands of a process import cli_programs.py once. Tests of other folders may have defined workflows of the same names since."""
+    for module in [one for one in list(sys.modules.values()) if getattr(one, "__file__", None) == str(PROGRAMS)]:
+        workflow._known.update({flow.name: flow for flow in vars(module).values() if isinstance(flow, workflow.Workflow)})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import everstep
-from everstep.errors import AlreadyAnswered, BadAnswer, IllegalTransition, InvalidArgument
+from everstep.errors import AlreadyAnswered, BadAnswer, IllegalTransition, InvalidArgument, UnknownWorkflow
 from everstep.runtime import drivers
 from everstep.testing.clock import FakeClock
 
@@ -225,7 +225,7 @@ def test_a_worker_takes_a_run_only_through_its_driver(store: everstep.Store) -> 
 def test_resume_says_what_is_missing(store: everstep.Store) -> None:
     line = store.line("r", workflow="nobody's")
     line.checkpoint()
-    with pytest.raises(InvalidArgument, match="driver"):
+    with pytest.raises(UnknownWorkflow, match="driver"):
         store.resume("r")
     assert not store.can_resume("r")
     store.drives("nobody's", lambda run: None)
