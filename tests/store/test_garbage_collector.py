@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from everstep.store.no_collection import no_collection
+from everstep.threads.no_collection import no_collection
 
 
 @pytest.fixture(autouse=True)

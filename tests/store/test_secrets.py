@@ -203,8 +203,9 @@ def test_it_comes_back_on_load_resume_fork_copy_and_after_maintenance(places: An
         store.gc()
         assert store.verify("full").ok
         assert store.load("r") == wanted
-        with pytest.raises(PlainSecret, match="of run 'r'"), store.run("r"):
-            pass
+        if not store.encrypted:
+            with pytest.raises(PlainSecret, match="of run 'r'"), store.run("r"):
+                pass
         store.delete("r")
 
 
@@ -281,8 +282,13 @@ def test_redaction_before_storing_and_a_secret_meet(places: Any) -> None:
             run.step("call", lambda password: {"password": password}, SECRET)
         assert store.load("r") == {"password": SECRET, "token": "[redacted]"}
         assert store.step("r", "call").output == {"password": SECRET}
-    with places.open(redaction=Redactor.default()) as store, pytest.raises(PlainSecret, match=r"state\['password'\]"):
-        in_redacted_state(store)
+    with places.open(redaction=Redactor.default()) as store:
+        if store.encrypted:
+            in_redacted_state(store)
+            assert store.load("q") == {"password": SECRET}
+        else:
+            with pytest.raises(PlainSecret, match=r"state\['password'\]"):
+                in_redacted_state(store)
 
 
 def in_redacted_state(store: everstep.Store) -> None:

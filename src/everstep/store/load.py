@@ -20,7 +20,7 @@ from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store.frames import content_of_base, fetch_of, frames_of
-from everstep.store.no_collection import no_collection
+from everstep.threads.no_collection import no_collection
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)
 

@@ -36,8 +36,8 @@ from everstep.store.journal.entries import (
 )
 from everstep.store.journal.results import load_result
 from everstep.store.load import Stretch, checked_from, stretch
-from everstep.store.no_collection import no_collection
 from everstep.store.views import asked_for, header_of
+from everstep.threads.no_collection import no_collection
 
 _STEP, _GATE, _ANSWER, _TIMER, _EVENT = (k.value for k in (Kind.STEP, Kind.GATE, Kind.ANSWER, Kind.TIMER, Kind.EVENT))
 _COUNTED = (_STEP, _GATE, _ANSWER, _TIMER, _EVENT)

@@ -14,10 +14,10 @@ from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
 from everstep.store.frames import fetch_of
 from everstep.store.load import checkpoint_record, content_of, ops_in, parts_of, refuse_deleted, stretch
-from everstep.store.no_collection import no_collection
 from everstep.store.query import with_tags_and_marks
 from everstep.store.refs import numbers_of
 from everstep.store.views import Checkpoint
+from everstep.threads.no_collection import no_collection
 
 State = tuple[Checkpoint, Any]
 Found = tuple[Record, Any, bool]

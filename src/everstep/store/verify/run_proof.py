@@ -17,13 +17,13 @@ from everstep.snapshot.saver import NO_DELTA
 from everstep.store.frames import content_of_base, frames_of
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.values import contents
-from everstep.store.no_collection import no_collection
 from everstep.store.progress import Pace
 from everstep.store.read_ahead import Ahead
 from everstep.store.verify.chunks import Allowance, Chunks, Recent
 from everstep.store.verify.replayed_state import Mirror
 from everstep.store.verify.report import Depth, Problem
 from everstep.store.verify.side_rows import Beside
+from everstep.threads.no_collection import no_collection
 
 _AT_ONCE = 500
 _LOOKS = 5

@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
-from everstep import masked_pairs
 from everstep.errors import InvalidArgument
-from everstep.masked_pairs import ALWAYS, NEVER, UNLESS_COUNT
+from everstep.redact import pairs
+from everstep.redact.pairs import ALWAYS, NEVER, UNLESS_COUNT
 from everstep.secret import MASK as MASK
 from everstep.secret import Secret
 
@@ -175,10 +175,10 @@ class Redactor:
 
     def _text(self, text: str) -> str:
         text = self.pattern_text(text)
-        if self._hints and any(sign in text for sign in masked_pairs.SIGNS):
+        if self._hints and any(sign in text for sign in pairs.SIGNS):
             skeleton = _skeleton(text)
             if any(hint in skeleton for hint in self._hints):
-                return masked_pairs.without_pairs(text, self._secrecy, MASK)
+                return pairs.without_pairs(text, self._secrecy, MASK)
         return text
 
     def pattern_text(self, text: str) -> str:
