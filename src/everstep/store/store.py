@@ -25,7 +25,7 @@ from everstep.snapshot.saver import Saver
 from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.frames import need_key, sealed_row, shown_row
+from everstep.store.encryption.frames import need_key, sealed_row, shown_row
 from everstep.store.refs import add_tag, find_run, resolve
 from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
