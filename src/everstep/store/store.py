@@ -241,6 +241,7 @@ class BaseStore:
     def _remove(self, row: RunRow) -> None:
         self._tell("before_delete", row.id)
         self.backend.delete(row)
+        self.framer.forget(row.family)
         self._tell("after_delete", row.id)
 
     def _remove_many(self, rows: Sequence[RunRow]) -> set[bytes]:
@@ -249,6 +250,7 @@ class BaseStore:
         gone = self.backend.delete_many(rows)
         for row in rows:
             if row.key in gone:
+                self.framer.forget(row.family)
                 self._tell("after_delete", row.id)
         return gone
 
