@@ -51,6 +51,10 @@ class EncryptedFraming:
     def new_family(self, family: bytes) -> bytes:
         return self.ring.create(family)
 
+    def forget(self, family: bytes) -> None:
+        self._frames.clear()
+        self.ring.forget([family])
+
     @property
     def seal(self) -> Seal:
         """The seal of the store."""
@@ -85,6 +89,9 @@ class LockedFraming:
 
     def new_family(self, family: bytes) -> NoReturn:
         self._frames.refuse()
+
+    def forget(self, family: bytes) -> None:
+        return
 
 
 class LockedFrames:

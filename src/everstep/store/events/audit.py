@@ -21,8 +21,8 @@ from everstep.errors import Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.ids import check_id
 from everstep.records import CHILD, Kind, Message, Record, RunRow, Status, Tombstone
+from everstep.store.encryption.frames import content_of_message
 from everstep.store.events.feed import event_of
-from everstep.store.frames import content_of_message
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.entries import AnswerEntry, EventEntry, StepEntry, open_entry, said_in
 from everstep.store.load import checked, checkpoint_record

@@ -21,7 +21,7 @@ from everstep.records import Kind, Record, RunRow
 from everstep.redact import MASK, Redactor
 from everstep.secret import Secret
 from everstep.snapshot.loader import Loader
-from everstep.store.frames import fetch_of
+from everstep.store.encryption.frames import fetch_of
 from everstep.store.journal.entries import CHUNKED, AnswerEntry, StepEntry, open_entry, said_in
 from everstep.store.load import load, unproved
 from everstep.store.verify.findings import Finding
