@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import NoReturn
 
 from everstep.codec.frame import Framer
 from everstep.errors import MissingKey
 from everstep.records import Chunk, Fetch, Labels, Place
+from everstep.store.encryption.header import Header
 from everstep.store.encryption.keyring import Keyring, Read
 from everstep.store.encryption.labels import Index, RunFrames
 
@@ -15,19 +17,24 @@ LOCKED = "(encrypted)"
 """What is shown in place of a note that cannot be opened."""
 
 
+FOLLOW_SECONDS = 0.5
+"""How long a process may wrap new keys with a key that another process has replaced."""
+
+
 class EncryptedFraming:
-    """Makes and opens encrypted frames. `read` returns stored keys of families."""
+    """Makes and opens encrypted frames. `read` returns stored keys of families, `look` what the store says about its encryption."""
 
     encrypted = True
     locked = False
 
-    def __init__(self, inner: Framer, ring: Keyring, read: Read):
-        self.inner, self.ring, self._read = inner, ring, read
+    def __init__(self, inner: Framer, ring: Keyring, read: Read, look: Callable[[], str | None] | None = None):
+        self.inner, self.ring, self._read, self._look = inner, ring, read, look
         self.index = Index(ring.index)
+        self._due = monotonic() + FOLLOW_SECONDS
 
     def with_inner(self, inner: Framer) -> EncryptedFraming:
         """Return the framing with another choice of compression."""
-        return EncryptedFraming(inner, self.ring, self._read)
+        return EncryptedFraming(inner, self.ring, self._read, self._look)
 
     def of(self, family: bytes, key: bytes) -> RunFrames:
         return RunFrames(self.inner, self.ring.family(family, self._read), self.ring.header.store, family, key, self.index)
@@ -36,6 +43,11 @@ class EncryptedFraming:
         return RunFrames(self.inner, self.ring.store, self.ring.header.store, b"", b"", self.index)
 
     def new_family(self, family: bytes) -> bytes:
+        if self._look is not None and monotonic() >= self._due:  # `rekey` waits as long before it looks for the last keys
+            said = self._look()
+            if said is not None:
+                self.ring.follow(Header.parse(said))
+            self._due = monotonic() + FOLLOW_SECONDS
         return self.ring.create(family)
 
 
