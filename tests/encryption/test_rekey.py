@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from everstep.store.encryption import framing
 from everstep.store.encryption import rekey as rekeying
 from everstep.store.encryption.header import Header
 from everstep.store.encryption.kek import wrapped_by
+from everstep.store.encryption.sources import Scrypt
 
 A, B, C = bytes(range(1, 33)), bytes(range(2, 34)), bytes(range(3, 35))
 PHRASE, OTHER_PHRASE = "passphrase:four words of noise", "passphrase:another set of words"
@@ -40,6 +42,7 @@ class Service:
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "FOLLOW_SECONDS", 0.02)
     monkeypatch.setattr(rekeying, "FOLLOW_SECONDS", 0.02)
+    monkeypatch.setattr(Scrypt, "new", classmethod(lambda cls: cls(token_bytes(16), 1 << 14)))
 
 
 def _fill(store: everstep.Store, runs: int = 5, word: str = "r") -> None:
@@ -56,7 +59,11 @@ def _under(store: everstep.Store) -> set[str]:
     return {wrapped_by(stored)[0] for _, stored in store.backend.key_page()}
 
 
-@pytest.mark.parametrize(("old", "new"), [(A, B), (PHRASE, B), (A, PHRASE), (PHRASE, OTHER_PHRASE), (A, Service()), (Service(), A)])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(A, B), (PHRASE, B), (A, PHRASE), (PHRASE, OTHER_PHRASE), (A, Service()), (Service(), A)],
+    ids=["key-key", "phrase-key", "key-phrase", "phrase-phrase", "key-service", "service-key"],
+)
 def test_a_key_of_any_form_is_replaced_by_one_of_any_form(places: Any, old: Any, new: Any) -> None:
     with places.open(key=old) as store:
         _fill(store)

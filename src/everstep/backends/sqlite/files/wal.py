@@ -129,7 +129,7 @@ class WalKeeper:
         with suppress(StoreBusy, StoreFull), self._working:
             self._merge()
             if self._connection is not None:
-                with suppress(apsw.BusyError, apsw.LockedError), self._writer.alone():
+                with suppress(apsw.BusyError, apsw.LockedError):
                     self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
                 self._grown = False
 

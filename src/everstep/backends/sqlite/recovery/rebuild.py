@@ -35,7 +35,7 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check, unkeyed
+from everstep.records import ENCRYPTION, MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
@@ -43,6 +43,7 @@ _PARTS = {
     "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
     "add_message": PARTS["messages"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
     "add_tombstone": PARTS["tombstones"], "add_checkpoint_meta": PARTS["finding"], "set_property": PARTS["properties"], "add_task": PARTS["queues"],
+    "add_key": PARTS["keys"],
 }  # fmt: skip
 
 
@@ -57,6 +58,7 @@ class SqliteBuilder:
         self.private = str(self._new)
         self._total = self._runs = self._made = 0
         self._once: set[tuple[str, str]] = set()
+        self._encrypted = False
         try:
             remove_unfinished(self.path)
             os.close(os.open(self._new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -126,6 +128,9 @@ class SqliteBuilder:
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         self._write("add_chunk", [(family, digest, frame, 0)])
 
+    def key(self, family: bytes, wrapped: bytes) -> None:
+        self._write("add_key", [(family, wrapped)])
+
     def tombstone(self, tombstone: Tombstone) -> None:
         self._write("add_tombstone", [tombstone_values(tombstone)])
         self._total += int.from_bytes(tombstone.check)
@@ -133,9 +138,10 @@ class SqliteBuilder:
     def add_property(self, name: str, value: str) -> None:
         self._write("set_property", [property_values(name, value, self._seal)])
         self._total += int.from_bytes(property_check(name, value, self._seal))
+        self._encrypted |= name == ENCRYPTION
 
     def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
-        if self._seal is not unkeyed:
+        if self._seal is not unkeyed and not self._encrypted:
             self.add_property(SEALED, "keyed")
         writer = FeedWriter()
         for entry in feed:
