@@ -30,6 +30,7 @@ ROWS = {
     "lines": "an append without a lease beside a held run; 50 states of 1,000 messages in one walk",
     "adapters": "threads of LangGraph beside SqliteSaver: put, put_writes, get_tuple, list, disk",
     "steps": "a durable step with a result of 1 KB: floor, processor time, flatness, fsyncs; the peers' steps",
+    "encryption": "a durable checkpoint and a durable step of a store with a key, beside one without",
     "replay": "a workflow of 10,000 finished steps that is resumed",
     "parallel": "100 asyncio steps at once, and run.map on 8 threads",
     "disabled": "a step of a store that is switched off",

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -16,6 +17,7 @@ from pace import (  # noqa: F401 - hooks of pytest
     pytest_ignore_collect,
     pytest_report_header,
     pytest_terminal_summary,
+    rotation,
 )
 from pg_schema import Schema
 from pool import pytest_cmdline_main  # noqa: F401 - a hook of pytest
@@ -39,6 +41,7 @@ settings.register_profile("mutants", parent=settings.get_profile("suite" if ALL 
 settings.load_profile(os.environ.get("EVERSTEP_HYPOTHESIS") or ("suite" if ALL else "push"))
 
 _CLOCK = clocks.clock
+TEST_KEY = bytes(range(64, 96))  # of the stores of kind "encrypted", which are SQLite files
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +72,8 @@ class Places:
         self._url = f"memory://{folder.name}-{os.getpid()}" if kind == "memory" else home or str(self.path)
 
     def open(self, **options: Any) -> everstep.Store:
+        if self.kind == "encrypted":
+            options.setdefault("key", TEST_KEY)
         store = everstep.open(self._url, **options)
         self._opened.append(store)
         return store
@@ -86,8 +91,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Stores of every kind where the store and the runtime are tested, and with EVERSTEP_DEEP=1 its upkeep; elsewhere those that need no server."""
     if "places" in metafunc.fixturenames:
         deep = ("trust",) if os.environ.get("EVERSTEP_DEEP") else ()
-        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", "resume", *deep)
-        metafunc.parametrize("places", ["memory", "sqlite", *(["postgres"] if everywhere else [])], indirect=True)
+        everywhere = Path(metafunc.definition.path).parent.name in ("store", "runtime", "queues", "resume", "encryption", *deep)
+        kinds = ["memory", "sqlite", *(["postgres"] if everywhere else [])]
+        if everywhere and (ALL or crc32(metafunc.definition.nodeid.encode()) % 10 == rotation() % 10):
+            kinds.append("encrypted")  # a tenth of the tests on a push, another one on each day
+        metafunc.parametrize("places", kinds, indirect=True)
 
 
 @pytest.fixture

@@ -640,9 +640,11 @@ def _open(
     schedule: Schedule = "manual",
     protect: Iterable[str] | str = (),
     redaction: Redactor | None = None,
-    key: Any = None,
+    key: Any = _UNSET,
     old_keys: Sequence[Any] = (),
 ) -> Store:
+    if key is _UNSET:  # also where no configuration is read: a store that should be encrypted must never be made plain
+        key = os.environ.get("EVERSTEP_KEY", "").strip() or None
     inner = Framer(compression, level, threshold)  # refuses bad choices before anything is opened
     for name, flag in (("enabled", enabled), ("checking", checking)):
         if type(flag) is not bool:

@@ -132,6 +132,10 @@ class Framing(Protocol):
     def locked(self) -> bool:
         """Whether they are, and the key is missing."""
 
+    @property
+    def overhead(self) -> int:
+        """The bytes that a stored frame has more than an inner one."""
+
     def with_inner(self, inner: Any) -> Framing:
         """Return the same with another choice of compression."""
 

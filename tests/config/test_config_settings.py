@@ -13,6 +13,7 @@ from everstep.config.keys import GROUPS, KEYS, VARIABLES
 from everstep.config.presets import PRESETS
 from everstep.config.settings import Settings, faults, load
 from everstep.errors import InvalidArgument, InvalidConfig
+from everstep.store.encryption.sources import Concealed
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
@@ -54,6 +55,8 @@ GOOD: dict[str, tuple[str, str, Any]] = {
     "redaction.keys": ('["pin"]', "pin", ["pin"]),
     "redaction.patterns": ('["email", "X[0-9]+"]', "email,X[0-9]+", ["email", "X[0-9]+"]),
     "redaction.store": ("true", "on", True),
+    "encryption.key": ('"file:/k"', "file:/k", Concealed("file:/k")),
+    "encryption.old_keys": ('["file:/k"]', "file:/k", [Concealed("file:/k")]),
     "reload": ('"file"', "file", "file"),
 }
 BAD: dict[str, list[str]] = {
@@ -90,6 +93,8 @@ BAD: dict[str, list[str]] = {
     "redaction.keys": ['["*"]', '[""]', '"pin"', "[1]"],
     "redaction.patterns": ['["("]', '["a*"]', '"email"'],
     "redaction.store": ["1"],
+    "encryption.key": ["1", '""'],
+    "encryption.old_keys": ['"file:/k"', "[1]"],
     "reload": ['"always"', "true"],
 }  # fmt: skip
 

@@ -26,6 +26,7 @@ from everstep.records import Seal, unkeyed
 
 if TYPE_CHECKING:  # only repair uses these
     from everstep.backends.contract.recovery import Builder, DamagedStore
+    from everstep.backends.sqlite.recovery.exchange import Exchange
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
 _POSTGRES = ("postgresql://", "postgres://")
@@ -125,6 +126,27 @@ def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builde
     from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder
 
     return SqliteBuilder(_file(target), seal)
+
+
+def open_exchange(source: str | os.PathLike[str] | None) -> Exchange:
+    """Prepare to put another store in the place of one in a file, which no process may have open."""
+    from everstep.backends.sqlite.recovery.exchange import Exchange
+
+    return Exchange(default_path(Path.cwd()) if source is None else _file(source))
+
+
+def old_stores(source: str | os.PathLike[str] | None) -> list[Path]:
+    """Return the stores that were replaced by the one at an address and are still beside it."""
+    from everstep.backends.sqlite.recovery.exchange import finish
+
+    return finish(default_path(Path.cwd()) if source is None else _file(source))
+
+
+def shred(path: Path) -> None:
+    """Overwrite and remove the file of a store."""
+    from everstep.backends.sqlite.recovery.exchange import shred
+
+    shred(path)
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:

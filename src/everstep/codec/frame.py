@@ -62,6 +62,7 @@ class Framer:
         self._threshold = threshold
 
     encrypted = locked = False
+    overhead = 0
 
     @property
     def inner(self) -> Framer:

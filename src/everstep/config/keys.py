@@ -21,6 +21,7 @@ from everstep.runtime.engine.leases import TTL_SECONDS
 from everstep.runtime.hooks import EVENTS as HOOK_EVENTS
 from everstep.runtime.hooks import TIMEOUT
 from everstep.runtime.limits.policy import Policy, is_custom
+from everstep.store.encryption.sources import Concealed
 from everstep.store.retention.retention import KINDS
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -51,11 +52,12 @@ class Key(Shape, frozen=True):
     least: float = 0
     most: float = _MOST
     live: bool = True
+    own_variable: str = ""
 
     @property
     def variable(self) -> str:
         """The environment variable that sets the key."""
-        return "EVERSTEP_" + self.name.upper().replace(".", "_")
+        return self.own_variable or "EVERSTEP_" + self.name.upper().replace(".", "_")
 
     @property
     def allowed(self) -> str:
@@ -94,6 +96,8 @@ _ALLOWED = {
     "files": "a list of paths such as 'flows/*.yaml', each ending with .yaml, .yml or .py",
     "names": "a list of names, in which * matches any text",
     "patterns": f"a list of {', '.join(BUILT_IN)} and regular expressions",
+    "secret": "hex digits, Base64, file:PATH, command:PROGRAM, keyring:SERVICE/NAME, passphrase:TEXT, passphrase-file:PATH",
+    "secrets": "a list of keys",
     "hooks": f"a list of tables with {', '.join(HOOK_KEYS)}",
 }
 
@@ -117,6 +121,20 @@ def _text(key: Key, value: Any) -> str:
     if type(value) is not str or not value.strip() or not value.isprintable():
         raise key.refuse()
     return value
+
+
+def _secret(key: Key, value: Any) -> Concealed:
+    if type(value) is Concealed:
+        return value
+    if type(value) is not str or not value.strip() or not value.isprintable():
+        raise key.refuse()
+    return Concealed(value.strip())
+
+
+def _secrets(key: Key, value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise key.refuse()
+    return [_secret(key, item) for item in value]
 
 
 def _choice(key: Key, value: Any) -> str:
@@ -222,6 +240,7 @@ def _hook(key: Key, index: int, table: Any) -> dict[str, Any]:
 _CHECKS: dict[str, Callable[[Key, Any], Any]] = {
     "flag": _flag, "text": _text, "choice": _choice, "whole": _whole, "number": _number, "policy": _policy, "span": _span, "tags": _tags,
     "tagged": _tagged, "modules": _modules, "files": _files, "names": _names, "patterns": _patterns, "kinds": _kinds, "hooks": _hooks,
+    "secret": _secret, "secrets": _secrets,
 }  # fmt: skip
 
 
@@ -266,9 +285,11 @@ def _to_hooks(key: Key, text: str) -> list[Any]:
 
 _PARSERS: dict[str, Callable[[Key, str], Any]] = {
     "flag": _to_flag, "whole": _to_number, "number": _to_number, "span": _to_span, "tags": _to_list, "tagged": _to_tagged,
-    "modules": _to_list, "files": _to_list, "names": _to_list, "patterns": _to_list, "kinds": _to_list, "hooks": _to_hooks,
+    "modules": _to_list, "files": _to_list, "names": _to_list, "patterns": _to_list, "kinds": _to_list, "hooks": _to_hooks, "secrets": _to_list,
 }  # fmt: skip
-LISTS = ("tags", "tagged", "modules", "files", "names", "patterns", "kinds", "hooks")
+LISTS = ("tags", "tagged", "modules", "files", "names", "patterns", "kinds", "hooks", "secrets")
+HIDDEN = ("secret", "secrets")
+"""Kinds whose values are never shown."""
 
 _TABLE = (
     Key("enabled", "flag", True, "Whether anything is recorded. If not, no file is created and steps are plain calls.", live=False),
@@ -304,6 +325,8 @@ _TABLE = (
     Key("redaction.keys", "names", (), "Names whose values are masked, in addition to the built-in ones."),
     Key("redaction.patterns", "patterns", (), "Patterns of text to mask, in addition to API keys and tokens."),
     Key("redaction.store", "flag", False, "Whether to mask values before they are stored, too."),
+    Key("encryption.key", "secret", None, "The key of the store, in any of its forms: see encryption.md.", live=False, own_variable="EVERSTEP_KEY"),
+    Key("encryption.old_keys", "secrets", (), "Former keys, tried for what is not yet under the new one.", live=False),
     Key("reload", "choice", "off", "How to detect a change of the file while a store is open.", ("off", "file", "signal"), live=False),
 )  # fmt: skip
 KEYS: dict[str, Key] = {key.name: key for key in _TABLE}

@@ -17,7 +17,7 @@ from everstep.codec.frame import Framer
 from everstep.config import legacy_keys
 from everstep.config.file import Document, read
 from everstep.config.find import find_file, variables
-from everstep.config.keys import GROUPS, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
+from everstep.config.keys import GROUPS, HIDDEN, KEYS, LISTS, VARIABLES, Bad, nearest, seconds_of
 from everstep.config.presets import PRESETS
 from everstep.errors import InvalidArgument, InvalidConfig
 from everstep.fields import Shape, field
@@ -77,6 +77,16 @@ class Settings(Shape):
         """Return the redactor for output: built-in rules plus configured ones."""
         return Redactor.default(self["redaction.keys"], self["redaction.patterns"])
 
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of the store, if any are set. A path in a file is relative to it."""
+        names = {"key": "encryption.key", "old_keys": "encryption.old_keys"}
+        return {option: self._key_texts(name) for option, name in names.items() if self[name]}
+
+    def _key_texts(self, name: str) -> Any:
+        origin, found = self.values[name].origin, self[name]
+        beside = None if self.file is None or origin.startswith(("environment", "argument")) else self.file.absolute().parent
+        return [one.text(beside) for one in found] if isinstance(found, list) else found.text(beside)
+
     def options(self) -> dict[str, Any]:
         """Return the arguments of `everstep.open` for these settings."""
         return {
@@ -84,7 +94,7 @@ class Settings(Shape):
             "compression": self["compression.codec"], "level": self.level(), "threshold": self["compression.threshold"],
             "retention": self.retention(), "schedule": self["schedule"], "protect": tuple(self["protect"]),
             "lease_seconds": self["lease_seconds"], "budget": self.budget(), "timeout": self["limits.timeout"],
-            "redaction": self.redactor() if self["redaction.store"] else None,
+            "redaction": self.redactor() if self["redaction.store"] else None, **self.keys(),
         }  # fmt: skip
 
 
@@ -188,7 +198,7 @@ class _Reading:
         try:
             value = KEYS[name].check(value)
         except Bad as bad:
-            self._fault(f"{name} = {shown(value)} {bad.reason}", document.location(*where, *bad.path), name, value)
+            self._fault(f"{name} = {_said(name, value)} {bad.reason}", document.location(*where, *bad.path), name, value)
             return
         if name == "store":
             value = _beside(document.file, value)
@@ -207,7 +217,7 @@ class _Reading:
                 try:
                     self._put(key.name, key.parse(text), location, location)
                 except Bad as bad:
-                    self._fault(f"{key.name} = {shown(text)} {bad.reason}", location, key.name, text)
+                    self._fault(f"{key.name} = {_said(key.name, text)} {bad.reason}", location, key.name, text)
 
     def arguments(self, arguments: Mapping[str, Any]) -> None:
         for name, value in arguments.items():
@@ -217,7 +227,7 @@ class _Reading:
             try:
                 self._put(name, KEYS[name].check(value), "argument", f"argument {name}")
             except Bad as bad:
-                self._fault(f"{name} = {shown(value)} {bad.reason}", "argument", name, value)
+                self._fault(f"{name} = {_said(name, value)} {bad.reason}", "argument", name, value)
 
     def _put(self, name: str, value: Any, origin: str, location: str) -> None:
         self._found[name] = Value(value, origin)
@@ -244,6 +254,7 @@ class _Reading:
                 self._fault(f"{error.message}; {error.remedy}", self._locations.get(name), name, settings[name])
 
     def _fault(self, message: str, location: str | None, key: str, value: Any) -> None:
+        value = None if key in KEYS and KEYS[key].kind in HIDDEN else value
         self.faults.append(InvalidConfig(message, location, key=key, value=value))
 
     def refuse(self) -> None:
@@ -256,6 +267,11 @@ class _Reading:
                 value=first.value,
                 others=len(self.faults) - 1,
             )
+
+
+def _said(name: str, value: Any) -> str:
+    """Return a wrong value for a message, unless it may be a key."""
+    return "(hidden)" if KEYS[name].kind in HIDDEN else shown(value)
 
 
 def _plain(default: Any) -> Any:

@@ -28,7 +28,7 @@ from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
-from everstep.store.frames import new_message
+from everstep.store.frames import need_key, new_message
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 from everstep.store.store import first_commit
@@ -263,6 +263,7 @@ def refuse_other_run(store: EngineStore, row: RunRow, order: Order) -> None:
 
 def set_limits(store: EngineStore, queue: str, concurrency: Any, per_key: Any, rate: Any) -> None:
     """Change the limits that are given; `...` leaves one as it is, None removes it."""
+    need_key(store.framer)
     check_queue(queue)
     changes: dict[str, Any] = {}
     for name, value in (("concurrency", concurrency), ("per_key", per_key)):

@@ -24,6 +24,7 @@ from everstep.ids import check_tag
 from everstep.queues import enqueue as queueing
 from everstep.runtime import workflow as flows
 from everstep.runtime.engine_store import EngineStore
+from everstep.store.frames import need_key
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"
@@ -107,6 +108,7 @@ def schedules(store: EngineStore) -> list[Schedule]:
 
 def _all(store: EngineStore) -> list[tuple[str, str, str | None]]:
     """Return each schedule with the record of its last firing."""
+    need_key(store.framer)
     known = store.backend.properties(PREFIX)
     fired = store.backend.properties(FIRED) if known else {}
     return [(name, text, fired.get(FIRED + name.removeprefix(PREFIX))) for name, text in known.items()]

@@ -49,6 +49,7 @@ from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import control
+from everstep.store.frames import need_key
 from everstep.store.queue_entries import restore_entries
 from everstep.threads.bell import Bell
 from everstep.threads.offload import offload
@@ -138,6 +139,7 @@ class Worker:
 
         Raises StoreFailed when the disk failed under a SQLite store, which this process can then no longer write: open the store again.
         """
+        need_key(self._store.framer)
         silence = self._store.backend.bell(self._bell.ring)
         restored = self._restore_entries()
         about = {"restored": restored} if restored else {}

@@ -27,6 +27,12 @@ def frames_of(backend: Backend, row: RunRow) -> Frames:
     return backend.framer.of(row.family, row.key)
 
 
+def need_key(framer: Framing) -> None:
+    """Raise `MissingKey` if the store is encrypted, and was opened without its key."""
+    if framer.locked:
+        framer.store()
+
+
 def sealed_row(framer: Framing, row: RunRow) -> RunRow:
     """Return the row of a new run as it is stored, given one with the labels of the program. In an encrypted store this makes its key."""
     if not framer.encrypted:

@@ -204,8 +204,10 @@ def with_tags_and_marks(backend: Backend, row: RunRow, records: list[Record]) ->
     numbers = [record.number for record in records]
     mark = prune_mark(backend, row)
     names: dict[int, list[str]] = {}
+    hashed = backend.framer.encrypted
     for tag in tags_of(backend, row, min(numbers), max(numbers)):
-        names.setdefault(tag.number, []).append(tag.name)
+        if not (hashed and tag.name.startswith("#")):  # such a one came with the checkpoint: its record has the name
+            names.setdefault(tag.number, []).append(tag.name)
     frames = frames_of(backend, row)
     for record in records:
         record.note, record.tags, record.meta = record.opened_by(frames).shown()

@@ -25,7 +25,7 @@ from everstep.snapshot.saver import Saver
 from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.frames import sealed_row, shown_row
+from everstep.store.frames import need_key, sealed_row, shown_row
 from everstep.store.refs import add_tag, find_run, resolve
 from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
@@ -236,6 +236,7 @@ class BaseStore:
     def delete(self, run_id: str) -> None:
         """Delete a run and everything that belongs only to it. Its forks stay intact."""
         need(self.backend, Reclaim)
+        need_key(self.framer)
         self._remove(find_run(self.backend, run_id))
 
     def _remove(self, row: RunRow) -> None:
@@ -261,6 +262,8 @@ class BaseStore:
         `progress(done, total, what)` is called now and then; after `seconds` it stops, and the report says how far it came.
         """
         need(self.backend, Audit, Index, Mailbox, Reclaim, Properties)
+        if depth == "full":
+            need_key(self.framer)
         from everstep.store.verify.verify import verify
 
         return verify(self.backend, depth, progress, seconds)
@@ -316,6 +319,7 @@ class BaseStore:
     def set_retention(self, retention: Given, *, workflow: str | None = None, run: str | None = None) -> None:
         """Store a retention: for every run, for those of a workflow, or for one run. None removes it."""
         need(self.backend, Properties)
+        need_key(self.framer)
         from everstep.store.retention.policies import set_retention
 
         set_retention(self.backend, retention, workflow, run)
@@ -330,6 +334,7 @@ class BaseStore:
 
     def _cleaner(self) -> Cleaner:
         need(self.backend, Audit, Reclaim, Properties)
+        need_key(self.framer)
         from everstep.store.retention.cleanup import Cleaner
 
         return Cleaner(self.backend, self.retention, self.protect)
@@ -346,6 +351,7 @@ class BaseStore:
 
     def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""
+        need_key(self.framer)
         from everstep.store.upgrades import upgrades
 
         return upgrades(self.backend, all_checkpoints, progress)

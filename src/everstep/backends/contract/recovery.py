@@ -12,7 +12,7 @@ from typing import Protocol
 
 from everstep.backends.contract.queues import Task
 from everstep.fields import Shape, field
-from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone
 
 Entry = tuple[int, int, int]
 
@@ -90,6 +90,12 @@ class DamagedStore(Protocol):
     def properties(self, deep: bool) -> dict[str, str]:
         """Return the properties of the store, only those that are live and match their digests."""
 
+    def keys(self) -> dict[bytes, list[bytes]]:
+        """Return the candidates for the wrapped key of each family; none if the store is not encrypted."""
+
+    def set_seal(self, seal: Seal) -> None:
+        """Prove properties with another seal from now on: that of the store's key."""
+
     def close(self) -> None:
         """Remove the copies that were made to read the source."""
 
@@ -119,6 +125,12 @@ class Builder(Protocol):
 
     def add_property(self, name: str, value: str) -> None:
         """Add a property of the store."""
+
+    def add_key(self, family: bytes, wrapped: bytes) -> None:
+        """Add the wrapped key of a family."""
+
+    def set_seal(self, seal: Seal) -> None:
+        """Seal properties with another seal from now on: that of the store's key."""
 
     def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
         """Write the rows that cover the whole store, and move it to its target. InvalidArgument if something exists there by now."""

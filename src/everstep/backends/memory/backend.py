@@ -53,6 +53,7 @@ from everstep.records import (
     shift,
     unkeyed,
 )
+from everstep.seals import is_locked
 
 T = TypeVar("T")
 
@@ -399,7 +400,7 @@ class MemoryBackend:
         data = self._open()
         with data.lock:
             checks = [check for run in data.runs.values() for check in run.checks()]
-            properties = [property_check(name, value, self.seal) for name, value in data.properties.items()]
+            properties = [property_check(name, value, self._data.seal) for name, value in data.properties.items()]
             found = shift(ZERO, [], [*checks, *(tombstone.check for tombstone in data.tombstones), *properties])
             gone = len(data.tombstones) + deleted_pks.count(v for name, v in data.properties.items() if name.startswith(deleted_pks.PREFIX))
             return Census(data.total, len(data.runs), data.created, found, len(data.runs), gone)
@@ -504,6 +505,8 @@ class MemoryBackend:
 
     def set_seal(self, seal: Seal) -> None:
         self.seal = seal
+        if not is_locked(seal):
+            self._data.seal = seal
 
     def family_keys(self, families: Sequence[bytes]) -> dict[bytes, bytes]:
         data = self._open()

@@ -25,7 +25,21 @@ from everstep.errors import Conflict, Damaged, NotFound
 from everstep.records import MODULUS, property_check
 
 _STAMPS = 4096
-_TABLES = ("records", "chunks", "runs", "messages", "tags", "bases", "feed", "feed_new", "run_tags", "run_meta", "manifest", "workers")
+_TABLES = (
+    "records",
+    "chunks",
+    "runs",
+    "messages",
+    "tags",
+    "bases",
+    "feed",
+    "feed_new",
+    "run_tags",
+    "run_meta",
+    "manifest",
+    "workers",
+    "keys",
+)
 
 
 class Stamps:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from weakref import finalize
 
@@ -52,7 +52,7 @@ from everstep.backends.sqlite.transaction import Transaction
 from everstep.backends.sqlite.writer import Writer
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import NotFound, StoreClosed
+from everstep.errors import MissingKey, NotFound, StoreClosed
 from everstep.records import SEALED, Base, Framing, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, Worker, unkeyed
 from everstep.threads.guard import inside, refuse_inside
 
@@ -88,7 +88,7 @@ class SqliteBackend:
         self._bells: list[sqlite_queues.Bell] = []
         self._closed = False
         self._forked = False
-        self.header: str | None = None
+        self._encrypted = False
         self._rests = False
         self._spare_wal = finalize(self, self._file.spare_foreign_wal)  # also for a store that was never closed
         os_fork.register(self)
@@ -105,8 +105,8 @@ class SqliteBackend:
     def _prove_seal(self) -> None:
         """Refuse a store that has another seal; mark a new store that has a keyed one."""
         try:
-            self.header = keys.header(self._reader)
-            if self.header is None and not self._reader.prove_seal():
+            self._encrypted = keys.header(self._reader) is not None
+            if not self._encrypted and not self._reader.prove_seal():
                 self._writer.call(upkeep.set_property, (SEALED, "keyed"))
         except BaseException:
             self.close()
@@ -259,7 +259,7 @@ class SqliteBackend:
 
     def _forget_keys(self) -> None:
         """Have the WAL keep no copy of a key that was destroyed."""
-        if self.header is not None:
+        if self._encrypted:
             self._wal.forget()
 
     def manifest(self) -> Manifest:
@@ -344,11 +344,19 @@ class SqliteBackend:
         gone: int = self._writer.call(upkeep.forget, (block, before))
         return gone
 
+    @property
+    def header(self) -> str | None:
+        """What the store says about its encryption; None if it is not encrypted."""
+        self._check_open()
+        return keys.header(self._reader)
+
     def encrypt(self, header: str) -> str | None:
         self._check_open()
-        self._writer.call(keys.encrypt, header)
-        self.header = keys.header(self._reader)
-        return self.header
+        with suppress(MissingKey):  # another process was first
+            self._writer.call(keys.encrypt, header)
+        found = self.header
+        self._encrypted = found is not None
+        return found
 
     def set_seal(self, seal: Seal) -> None:
         self.seal = seal

@@ -15,6 +15,7 @@ from everstep.cli.draw.text import plural, safe
 from everstep.cli.draw.values import shown
 from everstep.cli.files import replace
 from everstep.cli.helping import HelpfulGroup
+from everstep.config.keys import HIDDEN, KEYS
 from everstep.errors import NotFound
 from everstep.views.stored.values import as_json
 
@@ -36,7 +37,7 @@ def show(app: App, key: str | None) -> None:
     if key is not None and key not in values:
         raise NotFound(f"unknown setting {key!r:.100}", remedy="List all settings: `everstep config show`.")
     chosen = values if key is None else {key: values[key]}
-    hidden = {name: app.mask({name.rpartition(".")[2]: one.value})[name.rpartition(".")[2]] for name, one in chosen.items()}
+    hidden = {name: _hidden(app, name, one.value) for name, one in chosen.items()}
     if app.out.as_json:
         app.out.data("config", {name: {"value": as_json(hidden[name]), "origin": one.origin} for name, one in chosen.items()})
         return
@@ -46,6 +47,13 @@ def show(app: App, key: str | None) -> None:
         drop=("FROM",),
         cuts=("FROM", "VALUE"),
     )
+
+
+def _hidden(app: App, name: str, value: Any) -> Any:
+    """Return a value without secrets."""
+    if KEYS[name].kind in HIDDEN:
+        return [repr(one) for one in value] if isinstance(value, list) else None if value is None else repr(value)
+    return app.mask({name.rpartition(".")[2]: value})[name.rpartition(".")[2]]
 
 
 @make("validate")

@@ -27,7 +27,8 @@ def command(app: App, source: str, target: str) -> int:
 
     try:
         with app.out.progress("repairing", "runs") as progress:
-            found = everstep.repair(source, target, progress=progress)
+            keys = {} if app.configured is None else app.configured.keys()
+            found = everstep.repair(source, target, progress=progress, **keys)
     except NotAStore as error:
         if error.remedy == NotAStore.remedy:
             error.remedy = "Nothing in it can be copied. Restore a backup, or check the path of SOURCE."

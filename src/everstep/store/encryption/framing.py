@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NoReturn
 
+from everstep.codec.encryption import OVERHEAD
 from everstep.codec.frame import Framer
 from everstep.errors import MissingKey
-from everstep.records import Chunk, Fetch, Labels, Place
+from everstep.records import Chunk, Fetch, Labels, Place, Seal
 from everstep.store.encryption.header import Header
 from everstep.store.encryption.keyring import Keyring, Read
 from everstep.store.encryption.labels import Index, RunFrames
 
 LOCKED = "(encrypted)"
 """What is shown in place of a note that cannot be opened."""
+_MOST_FRAMES = 1024
 
 
 FOLLOW_SECONDS = 0.5
@@ -26,18 +28,26 @@ class EncryptedFraming:
 
     encrypted = True
     locked = False
+    overhead = OVERHEAD
 
     def __init__(self, inner: Framer, ring: Keyring, read: Read, look: Callable[[], str | None] | None = None):
         self.inner, self.ring, self._read, self._look = inner, ring, read, look
         self.index = Index(ring.index)
         self._due = monotonic() + FOLLOW_SECONDS
+        self._frames: dict[tuple[bytes, bytes], RunFrames] = {}
 
     def with_inner(self, inner: Framer) -> EncryptedFraming:
         """Return the framing with another choice of compression."""
         return EncryptedFraming(inner, self.ring, self._read, self._look)
 
     def of(self, family: bytes, key: bytes) -> RunFrames:
-        return RunFrames(self.inner, self.ring.family(family, self._read), self.ring.header.store, family, key, self.index)
+        found = self._frames.get((family, key))
+        if found is None:
+            if len(self._frames) >= _MOST_FRAMES:
+                self._frames.clear()
+            found = RunFrames(self.inner, self.ring.family(family, self._read), self.ring.header.store, family, key, self.index)
+            self._frames[family, key] = found
+        return found
 
     def store(self) -> RunFrames:
         return RunFrames(self.inner, self.ring.store, self.ring.header.store, b"", b"", self.index)
@@ -50,12 +60,22 @@ class EncryptedFraming:
             self._due = monotonic() + FOLLOW_SECONDS
         return self.ring.create(family)
 
+    @property
+    def seal(self) -> Seal:
+        """The seal of the store."""
+        return self.ring.seal
+
+    def stored_key(self, family: bytes) -> bytes:
+        """Return the wrapped key of a family as it is stored."""
+        return self._read([family])[family]
+
 
 class LockedFraming:
     """What an encrypted store has that was opened without a key: it opens nothing and makes nothing."""
 
     encrypted = True
     locked = True
+    overhead = OVERHEAD
 
     def __init__(self, inner: Framer, where: str):
         self.inner, self._frames = inner, LockedFrames(where)

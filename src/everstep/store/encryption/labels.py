@@ -21,7 +21,7 @@ from everstep.codec.frame import Framer
 from everstep.errors import DamagedFrame
 from everstep.records import SEALED_LABELS, Labels, Place
 
-PLAIN_TAGS = frozenset({"dead-lettered"})  # the runtime itself sets and removes it
+PLAIN_TAGS = frozenset({"dead-letter"})  # the runtime itself sets and removes it
 PLAIN_META = "queue"  # names of queues are not encrypted
 HASH, COMPANION = "#", "="
 _HASH_LENGTH = len(HASH) + len(as_text(bytes(16)))

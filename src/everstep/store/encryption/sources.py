@@ -57,6 +57,31 @@ class Scrypt(Shape, frozen=True):
         )
 
 
+class Concealed:
+    """The text of a key, from a configuration. Its text form says only which form the key has."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __repr__(self) -> str:
+        form, colon, _ = self._text.partition(":")
+        return f"{form}:…" if colon and (form in _READERS or form.startswith("passphrase")) else "(hidden)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Concealed) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def text(self, folder: Path | None = None) -> str:
+        """Return the text; a relative path of a file is taken from `folder`."""
+        form, colon, path = self._text.partition(":")
+        beside = folder is not None and colon and form in ("file", "passphrase-file") and not path.startswith("~")
+        return f"{form}:{folder / path}" if beside and folder is not None else self._text
+
+
 class Source:
     """A key as the user gave it. It is read when a store needs it."""
 
@@ -65,6 +90,8 @@ class Source:
     def __init__(self, given: Given):
         self._kek: Wrapping | None = None
         self._passphrase: bytes | None = None
+        if isinstance(given, Concealed):
+            given = given.text()
         if isinstance(given, Source):
             self._kek, self._passphrase = given._kek, given._passphrase
         elif isinstance(given, (bytes, bytearray)):

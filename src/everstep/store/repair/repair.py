@@ -8,6 +8,8 @@ check. Runs keep their positions, ids, numbers and epochs. The new store appears
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from everstep.backends.contract.queues import LIMITS
 from everstep.backends.contract.recovery import Builder, DamagedStore, Entry, Feed, Summary
@@ -15,37 +17,53 @@ from everstep.backends.deleted_pks import PREFIX, unpack
 from everstep.backends.registry import open_builder, open_damaged, shown
 from everstep.clock import clock
 from everstep.codec.frame import Framer
-from everstep.errors import Damaged, NotAStore, StoreError
+from everstep.errors import Damaged, DamagedKey, NotAStore, StoreError
 from everstep.fields import Shape, field
-from everstep.records import ZERO, Framing, Seal, Tombstone, property_check, shift, unkeyed
+from everstep.records import ENCRYPTION, ZERO, Framing, Seal, Tombstone, property_check, shift, unkeyed
 from everstep.store.progress import Pace, Progress
 from everstep.store.queue_entries import has_ended, task_in
 from everstep.store.repair.bit_flips import Checked, Healer
+from everstep.store.repair.encrypted import good_key, unlocked
 from everstep.store.repair.find_runs import Finder, Found
 from everstep.store.repair.report import Loss, Repaired
 
-_KEPT = ("retention", LIMITS, "schedule:", "fired:", PREFIX)  # settings of users, and what is recorded about them
+_KEPT = (ENCRYPTION, "retention", LIMITS, "schedule:", "fired:", PREFIX)  # settings of users, and what is recorded about them
 _MOST_UNKNOWN = 10_000  # unknown positions in a row: a position after a larger gap is a damaged number
 
 
-def repair(source: str | os.PathLike[str], target: str | os.PathLike[str], *, progress: Progress | None = None) -> Repaired:
+def repair(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    progress: Progress | None = None,
+    key: Any = None,
+    old_keys: Sequence[Any] = (),
+) -> Repaired:
     """Write a new store at `target` with all provably good data of the one at `source`, which is only read.
 
     Also works if the source cannot be opened any more. `.lost` lists the losses; `str()` of the result is for people.
-    `progress(done, total, what)` is called now and then, with the number of runs.
+    `progress(done, total, what)` is called now and then, with the number of runs. An encrypted store needs its `key`, by default that of
+    EVERSTEP_KEY; the new store has the same.
     """
-    return repair_sealed(source, target, unkeyed, Framer(), progress)
+    key = os.environ.get("EVERSTEP_KEY", "").strip() or None if key is None else key
+    return repair_sealed(source, target, unkeyed, Framer(), progress, [key, *old_keys] if key is not None else [])
 
 
 def repair_sealed(
-    source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framing, progress: Progress | None = None
-) -> Repaired:
+    source: str | os.PathLike[str], target: str | os.PathLike[str], seal: Seal, framer: Framing, progress: Progress | None = None,
+    keys: Sequence[Any] = (),
+) -> Repaired:  # fmt: skip
     """Repair a store that has its own seal and framer; the new one gets the same."""
     pace = Pace(progress, None)
     builder = open_builder(target, seal)
     try:
         damaged = open_damaged(source, builder.private, seal)
         try:
+            found = unlocked(damaged, shown(source), framer, keys)
+            if found is not None:
+                framer, seal = found, found.seal
+                damaged.set_seal(seal)
+                builder.set_seal(seal)
             return _Repair(damaged, builder, Repaired(shown(source), shown(target)), Healer(seal=seal, framer=framer), pace).all()
         finally:
             damaged.close()
@@ -71,6 +89,7 @@ class _Repair(Shape):
     _total: bytes = ZERO
     _heads: dict[int, int] = field(default_factory=dict)
     _ids: set[str] = field(default_factory=set)
+    _families: set[bytes] = field(default_factory=set)
     _written: dict[bytes, set[bytes]] = field(default_factory=dict)
 
     def all(self) -> Repaired:
@@ -83,7 +102,7 @@ class _Repair(Shape):
         properties = self.source.properties(deep)
         self._forgotten = {pk for name, value in properties.items() if name.startswith(PREFIX) for part in unpack(value) for pk in part}
         pks = _dense({*self.source.pks(deep), *self.tombstones, *self._forgotten, *self.feed.ends, self.summary.created})
-        finder = Finder(self.source, self.feed, deep, self.healer)
+        finder = Finder(self.source, self.feed, deep, self.healer, list(self.source.keys()))
         self.pace.total = len(pks)
         for pk in reversed(pks):  # newest first: if two runs have the same id, the older one was deleted
             if pk not in self.tombstones and pk not in self._forgotten:
@@ -130,6 +149,9 @@ class _Repair(Shape):
         run, family = found.recovered.row.id, found.recovered.row.family
         try:
             found.recovered.rebuild(self.healer.framer, lambda digests: finder.chunks(family, digests))
+        except DamagedKey as error:
+            self.out.lost.append(Loss(run, "run", error.message))
+            return
         except Damaged as error:  # its digests match, but Everstep cannot have written it
             self.out.lost.append(Loss(run, "run", f"it is inconsistent: {error.message}"))
             return
@@ -142,6 +164,9 @@ class _Repair(Shape):
         task = None if has_ended(recovered.chain) else task_in(recovered.chain)
         self.builder.run(pk, recovered.row, recovered.chain, recovered.tags, recovered.messages, recovered.mark, recovered.bases, task)
         self._chunks(found, finder)
+        if self.healer.framer.encrypted and recovered.row.family not in self._families:
+            self._families.add(recovered.row.family)
+            self.builder.add_key(recovered.row.family, good_key(self.healer.framer, recovered.row.family))
         self._heads[pk] = recovered.row.head_seq
         self.out.runs += 1
         self.out.records += len(recovered.records)  # without substitutes for lost ones

@@ -147,8 +147,9 @@ def _additions(backend: Backend, survey: Survey, kept: list[int], held: Mapping[
             if gain <= WORTH:
                 continue
             root, chunks = build(backend, row, number)
-            made = {d: len(frame) for d, frame in chunks}
-            size = len(backend.framer.inner.wrap(root))
+            more = backend.framer.overhead
+            made = {d: len(frame) + more for d, frame in chunks}
+            size = len(backend.framer.inner.wrap(root)) + more
             if sum(made.values()) > MOST_AT_ONCE or gain <= size + sum(n for d, n in made.items() if counts[d] <= (d in instead)):
                 continue
             counts.update(made)

@@ -75,8 +75,8 @@ def _weights(backend: Backend, members: list[Member]) -> Iterator[tuple[float, i
             for digest in digests:
                 needed[digest] = max(free[source], needed.get(digest, 0))
     for family, needed in families.items():
-        stored = backend.chunk_sizes(family)
-        yield from ((index, stored.get(digest, 0)) for digest, index in needed.items())
+        stored, name = backend.chunk_sizes(family), backend.framer.of(family, family).chunk_name
+        yield from ((index, stored.get(name(digest), 0)) for digest, index in needed.items())
 
 
 def _free(member: Member) -> dict[int, float]:

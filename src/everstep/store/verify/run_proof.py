@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from everstep.backends.contract.core import Backend
 from everstep.codec.values import Decoder
-from everstep.errors import Damaged, EverstepError, StoreClosed
+from everstep.errors import Damaged, EverstepError, MissingKey, StoreClosed
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.saver import NO_DELTA
@@ -265,5 +265,5 @@ def _says_nothing(record: Record) -> bool:
     """Whether a checkpoint has no delta because a base follows it."""
     try:
         return record.body is not None and len(record.body) < _SHORT and record.content() == NO_DELTA
-    except Damaged:
+    except (Damaged, MissingKey):
         return False

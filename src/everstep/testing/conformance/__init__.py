@@ -15,6 +15,7 @@ from __future__ import annotations
 from everstep.testing.conformance.audit import ManifestSuite, TombstonesSuite
 from everstep.testing.conformance.feed import FeedSuite
 from everstep.testing.conformance.index import AttachedSuite, CheckpointQuerySuite, FindSuite, GatesSuite, TagsSuite
+from everstep.testing.conformance.keys import KeysSuite
 from everstep.testing.conformance.leases import FencingSuite, LeaseSuite
 from everstep.testing.conformance.mailbox import MessagesSuite
 from everstep.testing.conformance.properties import PropertiesSuite
@@ -32,6 +33,7 @@ __all__ = [
     "CoreSuite",
     "FeedSuite",
     "IndexSuite",
+    "KeysSuite",
     "MailboxSuite",
     "OpenHandle",
     "PropertiesSuite",
@@ -68,5 +70,7 @@ class ReclaimSuite(PruneSuite, SweepSuite):
     """`contract.reclaim`: deleting, pruning, sweeping."""
 
 
-class ConformanceSuite(CoreSuite, SubmitSuite, MailboxSuite, IndexSuite, FeedSuite, AuditSuite, ReclaimSuite, PropertiesSuite, QueuesSuite):
+class ConformanceSuite(
+    CoreSuite, SubmitSuite, MailboxSuite, IndexSuite, FeedSuite, AuditSuite, ReclaimSuite, PropertiesSuite, QueuesSuite, KeysSuite
+):
     """All suites."""

@@ -21,7 +21,7 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import BUCKETS, FORMAT, MISSING, version_of
 from everstep.backends.postgres.rows import Values, property_from, pruned_from, record_from, run_from
 from everstep.errors import Damaged, NewerFormat, NotAStore, StoreUnreachable
-from everstep.records import MODULUS, ZERO, Base, Message, Pruned, Record, RunRow, Tag, Tombstone
+from everstep.records import MODULUS, ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone
 
 T = TypeVar("T")
 _MOST_RUNS = (1 << 32) - 1
@@ -175,6 +175,16 @@ class DamagedPostgresStore:
 
     def properties(self, deep: bool) -> dict[str, str]:
         return dict(self._made(property_from, self._all("properties")))
+
+    def keys(self) -> dict[bytes, list[bytes]]:
+        out: dict[bytes, list[bytes]] = {}
+        for family, wrapped in self._all("keys"):
+            if isinstance(family, bytes) and isinstance(wrapped, bytes):
+                out.setdefault(family, []).append(wrapped)
+        return out
+
+    def set_seal(self, seal: Seal) -> None:
+        return  # properties of such a store are not sealed with a key
 
     def close(self) -> None:
         self._connection.close()

@@ -20,7 +20,7 @@ from everstep.backends.postgres.connections.errors import translated
 from everstep.backends.postgres.format import begin_new
 from everstep.backends.postgres.rows import Values, items_of, record_values, run_values
 from everstep.clock import clock
-from everstep.records import Base, Message, Pruned, Record, RunRow, Tag, Tombstone, property_check
+from everstep.records import Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check
 
 _AT_ONCE = 1000
 
@@ -96,6 +96,12 @@ class PostgresBuilder:
         check = property_check(name, value)
         self._write("property", [(name, value, check)])
         self._total += int.from_bytes(check)
+
+    def add_key(self, family: bytes, wrapped: bytes) -> None:
+        self._write("key", [(family, wrapped)])
+
+    def set_seal(self, seal: Seal) -> None:
+        return  # properties of such a store are not sealed with a key
 
     def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
         position, rows = 0, []

@@ -91,3 +91,7 @@ SELECT run, seq, count FROM {schema}.feed_new ORDER BY id
 -- name: feed_end
 -- The newest position.
 SELECT position FROM {schema}.feed_end
+
+-- name: keys
+-- The wrapped keys of families.
+SELECT family, wrapped FROM {schema}.keys

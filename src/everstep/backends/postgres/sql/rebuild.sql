@@ -73,3 +73,7 @@ UPDATE {schema}.manifest SET total = %s, runs = %s, writes = 1, latest = %s, lat
 -- name: durably
 -- Wait for the disk at the end of the transaction.
 SELECT {schema}.durably()
+
+-- name: key
+-- The wrapped key of a family.
+INSERT INTO {schema}.keys (family, wrapped) VALUES (%s, %s)

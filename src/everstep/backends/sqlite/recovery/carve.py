@@ -148,6 +148,8 @@ def _of_table(rowid: int, values: list[Any]) -> Iterator[tuple[str, Any]]:
             yield "manifest", 1
         case [None, bytes()]:
             yield "feed", rowid
+        case [None, bytes() as family, bytes() as wrapped] if len(family) == 16 and wrapped[:1] == b"\x93":
+            yield "keys", 0
 
 
 def _of_index(values: list[Any]) -> Iterator[tuple[str, Any]]:

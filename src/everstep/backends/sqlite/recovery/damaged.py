@@ -37,7 +37,7 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.errors import Damaged, NewerFormat
 from everstep.fields import replace
-from everstep.records import ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
+from everstep.records import ENCRYPTION, ZERO, Base, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, unkeyed
 
 T = TypeVar("T")
 _SQL = sql_files.load("sqlite", "damaged")
@@ -255,6 +255,19 @@ class DamagedSqliteStore:
                 [*self._all("properties"), *(self._carved("properties", 0, live=True) if deep else ())],
             )
         )
+
+    def keys(self) -> dict[bytes, list[bytes]]:
+        out: dict[bytes, list[bytes]] = {}
+        live = self._all("keys")
+        encrypted = live or ENCRYPTION in self.properties(False)
+        carved = [values[1:] for values in self._carved("keys", 0, live=True)] if encrypted else []
+        for family, wrapped in (*live, *carved):
+            if isinstance(family, bytes) and isinstance(wrapped, bytes):
+                out.setdefault(family, []).append(wrapped)
+        return out
+
+    def set_seal(self, seal: Seal) -> None:
+        self._seal = seal
 
     def close(self) -> None:
         if self._cursor is not None:

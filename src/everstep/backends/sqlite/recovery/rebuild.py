@@ -57,6 +57,7 @@ class SqliteBuilder:
         self._new = unfinished(self.path)
         self.private = str(self._new)
         self._total = self._runs = self._made = 0
+        self._encrypted = False
         self._once: set[tuple[str, str]] = set()
         self._encrypted = False
         try:
@@ -140,6 +141,15 @@ class SqliteBuilder:
         self._total += int.from_bytes(property_check(name, value, self._seal))
         self._encrypted |= name == ENCRYPTION
 
+    def add_key(self, family: bytes, wrapped: bytes) -> None:
+        self._write("add_key", [(family, wrapped)])
+
+    def set_seal(self, seal: Seal) -> None:
+        self._seal = seal
+        self._encrypted = True
+        if not self._made & PARTS["keys"].bit:
+            self._made = sqlite_format.make(self._connection, PARTS["keys"], self._made)
+
     def finish(self, created: int, last: int | None, feed: Iterable[Entry]) -> None:
         if self._seal is not unkeyed and not self._encrypted:
             self.add_property(SEALED, "keyed")
@@ -158,7 +168,7 @@ class SqliteBuilder:
 
     def _publish(self) -> None:
         try:
-            _sync(self._new)
+            sync_file(self._new)
             if not link(self._new, self.path):
                 self._refuse_taken()
             sync_folder(self.path.parent)
@@ -173,7 +183,7 @@ class SqliteBuilder:
         discard(self._new)
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
         sync(descriptor)

@@ -53,3 +53,7 @@ PRAGMA user_version
 -- name: tables
 -- The names of all tables.
 SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'
+
+-- name: keys
+-- The wrapped keys of families that were not destroyed.
+SELECT family, wrapped FROM keys NOT INDEXED WHERE substr(wrapped, 1, 1) <> x'00'

@@ -1,0 +1,56 @@
+"""A durable checkpoint and a durable step of a store with a key, beside one without, turn by turn; and the load of the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import process_time_ns
+
+import everstep
+from benchmarks import workload
+from benchmarks.options import Options
+from benchmarks.table import Bar, Line
+from benchmarks.table import ms as show
+from benchmarks.timing import interleave, ms, settle
+
+KEY = bytes(range(32))
+LIMIT = Bar("<=", 1.10)
+BATCH = 100
+
+
+def lines(options: Options) -> Iterator[Line]:
+    count = options.steps[0]
+    items = workload.messages(2 * count)
+    folder = options.folder / "encryption"
+    folder.mkdir(parents=True)
+    with (
+        everstep.open(str(folder / "plain.db"), key=None) as plain,
+        everstep.open(str(folder / "encrypted.db"), key=KEY) as encrypted,
+        plain.run("talk", state={"messages": []}) as a,
+        encrypted.run("talk", state={"messages": []}) as b,
+    ):
+
+        def turn(run: everstep.Run, i: int) -> None:
+            run.state["messages"].append(items[i])
+            run.checkpoint()
+
+        def step(run: everstep.Run, i: int) -> None:
+            run.step("answer", lambda n: items[n], i)
+
+        for name, act in (("checkpoint", turn), ("step", step)):
+            times = interleave({"plain": lambda i, act=act: act(a, i), "encrypted": lambda i, act=act: act(b, i)}, count)
+            ours, floor = ms(times["encrypted"]), ms(times["plain"])
+            spent = {key: _spent(run, act, count) for key, run in (("plain", a), ("encrypted", b))}
+            note = f"processor time: {spent['encrypted']:.3f} ms, plain {spent['plain']:.3f} ms"
+            yield Line(f"durable {name} with a key / without", show(ours), show(floor), ours / floor, LIMIT, note)
+        loads = interleave({"plain": lambda i: plain.load("talk"), "encrypted": lambda i: encrypted.load("talk")}, 50)
+        ours, floor = ms(loads["encrypted"]), ms(loads["plain"])
+        yield Line(f"load of {2 * count:,} turns with a key / without", show(ours), show(floor), ours / floor)
+
+
+def _spent(run: everstep.Run, act: object, count: int) -> float:
+    """Return the processor time of one call in milliseconds."""
+    settle()
+    begun = process_time_ns()
+    for i in range(count, count + BATCH):
+        act(run, i)  # type: ignore[operator]
+    return (process_time_ns() - begun) / BATCH / 1e6

@@ -1,0 +1,8 @@
+"""Stores that are opened with a key, and a folder in which a store was filled with secrets."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
