@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from everstep.runtime.waits.gates import gate, sleep
     from everstep.runtime.workflow import workflow
     from everstep.snapshot.diff import Change
+    from everstep.store.encryption.change import encrypt
     from everstep.store.repair.repair import repair
     from everstep.store.retention.retention import Retention
     from everstep.store.views import Checkpoint, RunInfo
@@ -59,6 +60,7 @@ __all__ = [
     "Waiting",
     "current",
     "drives",
+    "encrypt",
     "every",
     "gate",
     "manual",
@@ -98,6 +100,7 @@ _WHERE = {
     "Waiting": "errors",
     "current": "runtime.engine.context",
     "drives": "runtime.drivers",
+    "encrypt": "store.encryption.change",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",
     "manual": "runtime.limits.policy",

@@ -117,9 +117,6 @@ class Builder(Protocol):
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         """Add a chunk; an existing one stays unchanged."""
 
-    def key(self, family: bytes, wrapped: bytes) -> None:
-        """Add the wrapped key of a family, in an encrypted store."""
-
     def tombstone(self, tombstone: Tombstone) -> None:
         """Add the tombstone of a deleted or lost run."""
 

@@ -72,7 +72,7 @@ class Conversion:
     def _run(self, pk: int, row: RunRow) -> None:
         if row.family not in self._keys:
             self._keys[row.family] = self._framing.new_family(row.family)
-            self._builder.key(row.family, self._keys[row.family])
+            self._builder.add_key(row.family, self._keys[row.family])
             self._chunks(row.family)
         source, seal, frames = self._source, self._seal, self._framing.of(row.family, row.key)
         records, grown = self._records(row, frames)

@@ -84,9 +84,6 @@ class PostgresBuilder:
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         self._write("chunk", [(family, digest, frame)])
 
-    def key(self, family: bytes, wrapped: bytes) -> None:
-        self._write("key", [(family, wrapped)])
-
     def tombstone(self, tombstone: Tombstone) -> None:
         t = tombstone
         self._write("tombstone", [(t.pk, t.id, t.key, t.family, t.created_at, t.at, t.head_seq, t.head_digest, t.checkpoints, t.check)])

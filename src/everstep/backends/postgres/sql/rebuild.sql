@@ -41,10 +41,6 @@ INSERT INTO {schema}.run_meta (item, pk) VALUES (%s, %s) ON CONFLICT DO NOTHING
 -- A chunk, written by the first write of the first bucket.
 INSERT INTO {schema}.chunks (family, digest, bucket, stamp, frame) VALUES (%s, %s, 0, 1, %s) ON CONFLICT DO NOTHING
 
--- name: key
--- The wrapped key of a family.
-INSERT INTO {schema}.keys (family, wrapped) VALUES (%s, %s)
-
 -- name: tombstone
 -- The tombstone of a deleted or lost run.
 INSERT INTO {schema}.tombstones (pk, id, key, family, created_at, at, head_seq, head_digest, checkpoints, "check")

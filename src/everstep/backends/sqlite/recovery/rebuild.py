@@ -35,7 +35,7 @@ from everstep.backends.sqlite.rows import (
 )
 from everstep.clock import clock
 from everstep.errors import InvalidArgument
-from everstep.records import ENCRYPTION, MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check, unkeyed
+from everstep.records import MODULUS, SEALED, Base, Kind, Message, Pruned, Record, RunRow, Seal, Tag, Tombstone, property_check, unkeyed
 from everstep.system import sync, sync_folder, sync_parents
 
 _SQL = sql_files.load("sqlite", "write")
@@ -57,7 +57,6 @@ class SqliteBuilder:
         self._new = unfinished(self.path)
         self.private = str(self._new)
         self._total = self._runs = self._made = 0
-        self._encrypted = False
         self._once: set[tuple[str, str]] = set()
         self._encrypted = False
         try:
@@ -129,9 +128,6 @@ class SqliteBuilder:
     def chunk(self, family: bytes, digest: bytes, frame: bytes) -> None:
         self._write("add_chunk", [(family, digest, frame, 0)])
 
-    def key(self, family: bytes, wrapped: bytes) -> None:
-        self._write("add_key", [(family, wrapped)])
-
     def tombstone(self, tombstone: Tombstone) -> None:
         self._write("add_tombstone", [tombstone_values(tombstone)])
         self._total += int.from_bytes(tombstone.check)
@@ -139,7 +135,6 @@ class SqliteBuilder:
     def add_property(self, name: str, value: str) -> None:
         self._write("set_property", [property_values(name, value, self._seal)])
         self._total += int.from_bytes(property_check(name, value, self._seal))
-        self._encrypted |= name == ENCRYPTION
 
     def add_key(self, family: bytes, wrapped: bytes) -> None:
         self._write("add_key", [(family, wrapped)])
