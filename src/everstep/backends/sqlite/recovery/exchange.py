@@ -31,7 +31,7 @@ from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder, sync_file
 from everstep.clock import clock, iso
 from everstep.errors import Conflict, NotAStore, ReadOnly, StoreBusy, StoreFull
 from everstep.records import Seal
-from everstep.system import sync_folder
+from everstep.system import sync, sync_folder
 
 _SQL = sql_files.load("sqlite", "read")
 _WAIT_MS = 500
@@ -211,12 +211,13 @@ def _is_store(path: Path) -> bool:
 
 def shred(path: Path) -> None:
     """Overwrite a file and remove it. What a disk keeps elsewhere of it stays: copies of blocks on an SSD, in snapshots and in backups."""
-    size = path.stat().st_size
-    with path.open("r+b", buffering=0) as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(descriptor).st_size
         for at in range(0, size, _BLOCK):
-            file.seek(at)
-            file.write(bytes(min(_BLOCK, size - at)))
-        os.fsync(file.fileno())
+            os.pwrite(descriptor, bytes(min(_BLOCK, size - at)), at)
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
     path.unlink()
     sync_folder(path.parent)
-
