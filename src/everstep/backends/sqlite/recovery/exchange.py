@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 import apsw
 
@@ -34,7 +35,7 @@ from everstep.records import Seal
 from everstep.system import sync, sync_folder
 
 _SQL = sql_files.load("sqlite", "read")
-_WAIT_MS = 500
+_WAIT_SECONDS = 0.5
 _SPARE = 16 << 20
 _BLOCK = 1 << 20
 
@@ -153,19 +154,27 @@ class Exchange:
 
 
 def alone(path: Path, work: Callable[[apsw.Connection], None]) -> None:
-    """Do something while no other process, and nothing else in this one, has the store open. Merges the WAL and removes it."""
-    try:
-        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-            connection.set_busy_timeout(_WAIT_MS)
-            if connection.execute("PRAGMA journal_mode = DELETE").fetchall() != [("delete",)]:
-                raise _busy(path)
-            connection.execute("BEGIN EXCLUSIVE")
-            work(connection)
-            connection.execute("ROLLBACK")
-    except (apsw.BusyError, apsw.LockedError) as error:
-        raise _busy(path) from error
-    except apsw.Error as error:
-        raise write_error(error, str(path)) from error
+    """Do something while no other process, and nothing else in this one, has the store open, and the whole of it is in its file.
+
+    The lock is that of SQLite's exclusive mode, which keeps WAL: another journal mode would need a journal that no reader may roll back. On
+    closing, SQLite must not remove the WAL by its name: by then it may belong to the new store.
+    """
+    ends = monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL").fetchall()
+                connection.execute("BEGIN IMMEDIATE; ROLLBACK").fetchall()
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                work(connection)
+                return
+        except (apsw.BusyError, apsw.LockedError) as error:
+            if monotonic() >= ends:
+                raise _busy(path) from error
+        except apsw.Error as error:
+            raise write_error(error, str(path)) from error
+        sleep(0.02)
 
 
 def _busy(path: Path) -> StoreBusy:
@@ -181,6 +190,7 @@ def finish(path: str | os.PathLike[str]) -> list[Path]:
         if left.name.endswith(".new") and _is_store(left) and not left.samefile(real):
             with suppress(OSError):
                 _named(left, real)
+    remove_unfinished(real)
     return [kept for kept in sorted(real.parent.glob(f"{real.name}.plain-*")) if _is_store(kept)]
 
 
