@@ -68,7 +68,7 @@ class Status(StrEnum):
 
 
 Place = tuple[str | int | bytes, ...]
-"""What a frame is, and which one of its run: ("record", 7, "step"). An encrypted frame can be opened in its own place only."""
+"""The kind of a frame, and its position in the run: ("record", 7, "step"). An encrypted frame can be opened in its own place only."""
 
 
 Chunk = tuple[bytes, bytes]

@@ -1,4 +1,4 @@
-"""What makes and verifies digests of records and checks of rows: the seal of a store, a function from bytes to 32 bytes. No I/O."""
+"""The seal of a store: a function from bytes to 32 bytes, which makes and verifies digests of records and checks of rows. No I/O."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_locked(seal: Seal) -> bool:
 
 
 class Unproved(bytes):
-    """A digest that nobody can compute without the key. It equals every other one: a locked store is read, but not proved."""
+    """A digest that cannot be computed without the key. It equals every other one: a locked store is read, but not proved."""
 
     __hash__ = bytes.__hash__
 

@@ -17,7 +17,7 @@ from everstep.codec.frame import Framer
 from everstep.config.keys import KEYS
 from everstep.config.settings import load
 from everstep.config.workflow_files import expanded
-from everstep.errors import Interrupted, InvalidArgument, InvalidConfig
+from everstep.errors import Interrupted, InvalidArgument, InvalidConfig, WrongKey
 
 TEXT = "a text that can be made much smaller " * 100
 
@@ -254,6 +254,25 @@ def test_reload() -> None:
     with opened('store = "memory://"\n'):
         assert "everstep-config" not in [thread.name for thread in threading.enumerate()]
     assert threading.active_count() == before
+
+
+def test_encryption(tmp_path: Path) -> None:
+    first, second = bytes(range(32)), bytes(range(32, 64))
+    (tmp_path / "first.key").write_text(first.hex())
+    with opened(f'store = "s.db"\n[encryption]\nkey = "file:{tmp_path / "first.key"}"\n') as store, store.run("r", state={"n": 1}) as run:
+        run.checkpoint()
+    with opened(f'store = "s.db"\n[encryption]\nkey = "{second.hex()}"\nold_keys = ["file:{tmp_path / "first.key"}"]\n') as store:
+        assert store.load("r") == {"n": 1}
+    with pytest.raises(WrongKey):
+        opened(f'store = "s.db"\n[encryption]\nkey = "{second.hex()}"\n')
+
+
+def test_a_key_file_is_beside_the_configuration() -> None:
+    Path("etc").mkdir()
+    Path("etc/store.key").write_text(bytes(range(32)).hex())
+    Path("etc/everstep.toml").write_text('store = "memory://"\n[encryption]\nkey = "file:store.key"\n')
+    with everstep.open(config="etc/everstep.toml") as store:
+        assert store.framer.encrypted
 
 
 def test_every_key_has_a_test_of_its_effect() -> None:

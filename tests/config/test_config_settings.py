@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everstep.config.keys import GROUPS, KEYS, VARIABLES
+from everstep.config.keys import GROUPS, HIDDEN, KEYS, VARIABLES
 from everstep.config.presets import PRESETS
 from everstep.config.settings import Settings, faults, load
 from everstep.errors import InvalidArgument, InvalidConfig
@@ -140,11 +140,26 @@ def test_a_bad_value_names_file_line_key_value_and_what_is_allowed(name: str, va
     assert faults("everstep.toml") == [error.message]
 
 
-@pytest.mark.parametrize("name", [n for n, key in KEYS.items() if key.kind not in ("text", "modules", "names")])
+@pytest.mark.parametrize("name", [n for n, key in KEYS.items() if key.kind not in ("text", "modules", "names", *HIDDEN)])
 def test_a_bad_variable_names_itself_and_what_is_allowed(name: str) -> None:
     key = KEYS[name]
     with pytest.raises(InvalidConfig, match=f"^environment {key.variable}: {re.escape(name)} = '\\(no good' .*allowed: "):
         load(environ={key.variable: "(no good"})
+
+
+@pytest.mark.parametrize("name", [n for n, key in KEYS.items() if key.kind in HIDDEN])
+def test_a_bad_key_is_not_shown(name: str, tmp_path: Path) -> None:
+    variable = KEYS[name].variable
+    for bad in ("hunter2", "vault:hunter2"):
+        with pytest.raises(InvalidConfig) as refused:
+            load(environ={variable: bad})
+        (tmp_path / "bad.toml").write_text(written(name, f'"{bad}"' if name.endswith("key") else f'["{bad}"]'))
+        said = [str(refused.value), repr(refused.value.value), *faults(tmp_path / "bad.toml")]
+        assert variable in said[0]
+        assert len(said) == 3
+        assert not [text for text in said if "hunter2" in text]
+    settings = load(environ={variable: "file:/somewhere/hunter2"})
+    assert "hunter2" not in repr(settings)
 
 
 SOURCES = ("preset", "file", "environment", "argument")
@@ -289,7 +304,7 @@ def test_every_default_is_allowed_or_none() -> None:
 
 def test_every_key_has_a_variable_of_its_own() -> None:
     assert len(VARIABLES) == len(KEYS)
-    assert set(GROUPS) == {"compression", "retention", "limits", "redaction"}
+    assert set(GROUPS) == {"compression", "retention", "limits", "redaction", "encryption"}
 
 
 @pytest.mark.parametrize("name", KEYS)

@@ -256,7 +256,7 @@ def test_a_checkpoint_says_step_progress_trigger_and_use_without_its_body(store:
             await run.checkpoint(note=f"n{i}", tags=["t"], meta={"mine": i})
 
     d.loop(store, "r", body)
-    third = store.checkpoints("r", note="n2")[0]
+    third = next(found for found in store.checkpoints("r") if found.note == "n2")
     assert (third.step, third.progress, third.percent, third.kind, third.trigger) == ("ask#2", (3, 4), 75.0, "manual", None)
     assert third.meta == {"mine": 2}
     used = third.used

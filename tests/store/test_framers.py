@@ -233,3 +233,19 @@ def test_a_store_gives_its_framer_to_everything_that_reads_through_its_backend()
         assert store.backend.framer is store.framer
         frame_with(store, other := Scrambling())
         assert store.backend.framer is store.framer is other
+
+
+def test_every_frame_says_where_it_belongs() -> None:
+    """A call of a framing's `wrap` or `unwrap` without a place could be opened anywhere. Only what is inside of chunks has none."""
+    found = []
+    for file in SOURCE.rglob("*.py"):
+        if {"testing", "backends", "snapshot", "codec"} & set(file.relative_to(SOURCE).parts):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("wrap", "unwrap"):
+                owner = ast.unparse(node.func.value)
+                if "inner" in owner or "kek" in owner or owner in ("inspect", "textwrap", "ring") or "unwrap()" in ast.unparse(node):
+                    continue
+                if len(node.args) < 2:
+                    found.append(f"{file.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+    assert found == [], "\n".join(found)

@@ -21,7 +21,7 @@ from everstep.runtime.engine.leases import TTL_SECONDS
 from everstep.runtime.hooks import EVENTS as HOOK_EVENTS
 from everstep.runtime.hooks import TIMEOUT
 from everstep.runtime.limits.policy import Policy, is_custom
-from everstep.store.encryption.sources import Concealed
+from everstep.store.encryption.sources import Concealed, check_form
 from everstep.store.retention.retention import KINDS
 
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -128,7 +128,7 @@ def _secret(key: Key, value: Any) -> Concealed:
         return value
     if type(value) is not str or not value.strip() or not value.isprintable():
         raise key.refuse()
-    return Concealed(value.strip())
+    return Concealed(check_form(value.strip()))
 
 
 def _secrets(key: Key, value: Any) -> list[Any]:

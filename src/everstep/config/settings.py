@@ -45,6 +45,10 @@ class Settings(Shape):
     asked: tuple[Mapping[str, str] | None, Mapping[str, Any]] = (None, {})
     notes: list[str] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        """Leave out the environment, which may contain keys."""
+        return f"Settings(values={self.values!r}, file={self.file!r}, notes={self.notes!r})"
+
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
 

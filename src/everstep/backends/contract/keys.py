@@ -23,7 +23,7 @@ class Keys(Protocol):
         """Make an empty store an encrypted one, unless it is one already: set the property `encryption`.
 
         Returns the property as it is then: another process may have been first. None if the store is not encrypted and a run was ever created
-        in it. From then on, no process that has the store open without encryption can write it.
+        in it. From then on, no process that has the store open without encryption can write it, unless a server cannot tell them apart.
         """
 
     def set_seal(self, seal: Seal) -> None:

@@ -493,7 +493,7 @@ class MemoryBackend:
 
     @property
     def header(self) -> str | None:
-        """What the store says about its encryption; None if it is not encrypted."""
+        """The property `encryption`; None if the store is not encrypted."""
         return self._data.properties.get(ENCRYPTION)
 
     def encrypt(self, header: str) -> str | None:

@@ -323,7 +323,7 @@ class PostgresBackend:
 
     @property
     def header(self) -> str | None:
-        """What the store says about its encryption; None if it is not encrypted."""
+        """The property `encryption`; None if the store is not encrypted."""
         self._check_open()
         return keys.header(self._readers)
 

@@ -249,18 +249,15 @@ class SqliteBackend:
     def delete(self, row: RunRow) -> None:
         self._check_open()
         self._writer.call(self._leases.delete, row)
-        self._forget_keys()
+        if self._encrypted:
+            self._wal.forget()  # no copy of a destroyed key may stay
 
     def delete_many(self, rows: Sequence[RunRow]) -> set[bytes]:
         self._check_open()
         gone: set[bytes] = self._writer.call(self._leases.delete_many, rows)
-        self._forget_keys()
-        return gone
-
-    def _forget_keys(self) -> None:
-        """Have the WAL keep no copy of a key that was destroyed."""
         if self._encrypted:
-            self._wal.forget()
+            self._wal.forget()  # no copy of a destroyed key may stay
+        return gone
 
     def manifest(self) -> Manifest:
         self._check_open()
@@ -346,7 +343,7 @@ class SqliteBackend:
 
     @property
     def header(self) -> str | None:
-        """What the store says about its encryption; None if it is not encrypted."""
+        """The property `encryption`; None if the store is not encrypted."""
         self._check_open()
         return keys.header(self._reader)
 
@@ -354,9 +351,8 @@ class SqliteBackend:
         self._check_open()
         with suppress(MissingKey):  # another process was first
             self._writer.call(keys.encrypt, header)
-        found = self.header
-        self._encrypted = found is not None
-        return found
+        self._encrypted = self.header is not None
+        return self.header
 
     def set_seal(self, seal: Seal) -> None:
         self.seal = seal
@@ -378,7 +374,7 @@ class SqliteBackend:
 
     def replace_header(self, old: str, new: str) -> bool:
         self._check_open()
-        replaced: bool = self._writer.call(keys.replace_header, (old, new))
+        replaced = bool(self._writer.call(keys.replace_header, (old, new)))
         self._wal.forget()  # here and not for each batch of keys: it waits for readers
         return replaced
 

@@ -15,7 +15,7 @@ from everstep.store.encryption.keyring import Keyring, Read
 from everstep.store.encryption.labels import Index, RunFrames
 
 LOCKED = "(encrypted)"
-"""What is shown in place of a note that cannot be opened."""
+"""Shown in place of a note that cannot be opened."""
 _MOST_FRAMES = 1024
 
 
@@ -71,7 +71,7 @@ class EncryptedFraming:
 
 
 class LockedFraming:
-    """What an encrypted store has that was opened without a key: it opens nothing and makes nothing."""
+    """The framing of an encrypted store that was opened without a key: it opens nothing and makes nothing."""
 
     encrypted = True
     locked = True

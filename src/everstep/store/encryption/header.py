@@ -25,7 +25,7 @@ _VERSION = 1
 
 
 class Header(Shape):
-    """What a store says about its encryption. Nothing in it is secret."""
+    """The id of a store, and its wrapped root key. Nothing in it is secret."""
 
     store: bytes
     roots: dict[str, bytes]

@@ -17,7 +17,7 @@ _VERSION = 1
 
 
 class Wrapping(Protocol):
-    """What wraps keys. A user's object needs these three; `id` is a text that names the key, and is stored in the clear."""
+    """Wraps keys. A user's object needs these three; `id` is a text that names the key, and is stored in the clear."""
 
     @property
     def id(self) -> str: ...

@@ -57,6 +57,16 @@ class Scrypt(Shape, frozen=True):
         )
 
 
+def check_form(text: str) -> str:
+    """Return the text of a key if it has one of the forms. Reads no file and runs nothing."""
+    form, colon, _ = text.partition(":")
+    if not colon:
+        _parsed(text.encode(), "the key")
+    elif form not in _READERS and form not in ("passphrase", "passphrase-file", "passphrase-command"):
+        raise InvalidArgument("a key has an unknown form", remedy=_FORMS)
+    return text
+
+
 class Concealed:
     """The text of a key, from a configuration. Its text form says only which form the key has."""
 
