@@ -49,7 +49,10 @@ def _filled(path: Any, folder: Path) -> dict[str, Any]:
 def _seen(store: everstep.Store) -> dict[str, Any]:
     runs = store.runs(limit=100)
     return {
-        "runs": [(r.id, r.status, r.workflow, r.session, r.tags, r.note, r.meta, r.created_at, r.updated_at, r.checkpoints, r.parent) for r in runs],
+        "runs": [
+            (r.id, r.status, r.workflow, r.session, r.tags, r.note, r.meta, r.created_at, r.updated_at, r.checkpoints, r.parent)
+            for r in runs
+        ],
         "checkpoints": {r.id: [(c.number, c.note, c.tags, c.meta, c.at, c.pruned) for c in store.checkpoints(r.id)] for r in runs},
         "states": {r.id: [(c.number, state) for c, state in store.states(r.id)] for r in runs if r.checkpoints},
         "steps": {r.id: [(s.address, s.status) for s in store.steps(r.id)] for r in runs},
@@ -117,7 +120,9 @@ def test_a_plain_digest_of_what_was_pruned_or_deleted_is_not_kept(tmp_path: Path
     path = tmp_path / "s.db"
     _filled(path, tmp_path)
     connection = sqlite3.connect(path)
-    digests = [one for (one,) in connection.execute("SELECT body_digest FROM records WHERE body IS NULL UNION SELECT head_digest FROM tombstones")]
+    digests = [
+        one for (one,) in connection.execute("SELECT body_digest FROM records WHERE body IS NULL UNION SELECT head_digest FROM tombstones")
+    ]
     connection.close()
     assert len(digests) > 5
     everstep.encrypt(path, KEY, shred=True)
@@ -230,7 +235,9 @@ def test_a_copy_that_differs_is_not_put_in_place(tmp_path: Path, monkeypatch: py
     _run(path)
     content = change.Conversion._content
     monkeypatch.setattr(
-        change.Conversion, "_content", lambda self, old: content(self, old).replace(b"here", b"hare") if old.kind == "checkpoint" else content(self, old)
+        change.Conversion,
+        "_content",
+        lambda self, old: content(self, old).replace(b"here", b"hare") if old.kind == "checkpoint" else content(self, old),
     )
     with pytest.raises(Damaged, match="differs in the encrypted store"):
         everstep.encrypt(path, KEY)
@@ -319,7 +326,7 @@ def test_a_kept_store_that_a_killed_call_left_gets_its_name_from_the_next(tmp_pa
     _run(path)
     done = everstep.encrypt(path, KEY)
     left = tmp_path / f".s.db.{2**22 - 1}.abcdefabcdef.new"
-    os.rename(done.plain or "", left)  # noqa: PTH104
+    os.rename(done.plain or "", left)
     again = everstep.encrypt(path, KEY)
     assert again.plain == done.plain
     assert open_backend(Path(done.plain or ""), create=False).run("r") is not None

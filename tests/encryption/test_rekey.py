@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
@@ -139,7 +140,7 @@ def test_a_call_that_ends_at_any_change_is_finished_by_the_next(places: Any, mon
     keys = [bytes([n]) * 32 for n in range(40, 60)]
     with places.open(key=keys[0]) as store:
         _fill(store, 5)
-    for turn, (old, new) in enumerate(zip(keys, keys[1:], strict=False), 1):
+    for turn, (old, new) in enumerate(pairwise(keys), 1):
         with places.open(key=old) as store:
             _calls(store.backend, ("replace_header", "replace_keys"), turn, after)
             try:
@@ -286,8 +287,8 @@ def test_the_progress_ends_at_the_number_of_keys(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> Iterator[Callable[[], bytes]]:
-    yield lambda: b"".join(path.read_bytes() for path in tmp_path.glob("s.db*") if path.is_file())
+def raw(tmp_path: Path) -> Callable[[], bytes]:
+    return lambda: b"".join(path.read_bytes() for path in tmp_path.glob("s.db*") if path.is_file())
 
 
 def test_no_key_under_the_old_key_stays_in_the_file_or_its_wal(tmp_path: Path, raw: Callable[[], bytes]) -> None:

@@ -23,7 +23,7 @@ from harness.faults.disk.power import Found, crashes
 from harness.faults.disk.power_disk import Disk
 from harness.faults.disk.power_vfs import Op, Recorder
 from harness.faults.keys import scenarios
-from harness.faults.keys.scenarios import DONE, NEW, OLD, broken, fill
+from harness.faults.keys.scenarios import DONE, OLD, broken, fill
 from harness.faults.kills.crashes import Scenario
 from harness.faults.kills.kills import attempt, points
 from harness.faults.kills.sweep import Sweep, added, settle
@@ -104,7 +104,7 @@ def recorded(place: Path, action: Action, name: str = "") -> list[Op]:
 
 def _record(pipe: Connection, folder: str, index: int, name: str) -> None:
     place, action = Path(folder), ACTIONS[index]
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     fill(place, action.key)
     recorder = Recorder(place / "store")
     recorder.note(b"")

@@ -19,6 +19,7 @@ from unittest.mock import patch
 import everstep
 from everstep.backends.sqlite import keys as sqlite_keys
 from everstep.backends.sqlite.backend import SqliteBackend
+from everstep.backends.sqlite.files import create
 from everstep.backends.sqlite.recovery import exchange
 from everstep.errors import EverstepError, NotEncrypted, OldKey
 from everstep.store.encryption import rekey as rekeying
@@ -39,10 +40,10 @@ def fill(folder: Path, key: bytes | None) -> None:
     """Make the store, and write down what is in it."""
     path = store_in(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with everstep.open(path, **({} if key is None else {"key": key})) as store:
+    with everstep.open(path, key=key) as store:
         for n in range(_RUNS):
             with store.run(f"r{n}", state={"n": n, "long": [f"{n} {i} " * 50 for i in range(20)]}, tags=["all"]) as run:
-                run.step("think", lambda: n)
+                run.step("think", abs, n)
                 run.checkpoint(f"note {n}", tags=[f"t{n}"])
         store.tag("r1@1", "later")
         store.fork("r2@1", "fork")
@@ -170,7 +171,7 @@ def hasty_keys() -> Iterator[None]:
 @contextmanager
 def two_step_exchange() -> Iterator[None]:
     """Remove the old name, then give the new store its own: for a moment there is none."""
-    real = exchange.link
+    real = create.link
 
     def link(path: Path, name: Path) -> bool:
         made = real(path, name)
@@ -204,4 +205,3 @@ def broken(name: str, act: Callable[..., None]) -> Callable[..., None]:
             act(folder, acknowledge)
 
     return acted
-

@@ -135,18 +135,11 @@ def open_exchange(source: str | os.PathLike[str] | None) -> Exchange:
     return Exchange(default_path(Path.cwd()) if source is None else _file(source))
 
 
-def old_stores(source: str | os.PathLike[str] | None) -> list[Path]:
-    """Return the stores that were replaced by the one at an address and are still beside it."""
+def finish_exchange(source: str | os.PathLike[str] | None, shredded: bool) -> list[Path]:
+    """Do what a killed process has left to do after such an exchange; return the old stores that are beside this one then."""
     from everstep.backends.sqlite.recovery.exchange import finish
 
-    return finish(default_path(Path.cwd()) if source is None else _file(source))
-
-
-def shred(path: Path) -> None:
-    """Overwrite and remove the file of a store."""
-    from everstep.backends.sqlite.recovery.exchange import shred
-
-    shred(path)
+    return finish(default_path(Path.cwd()) if source is None else _file(source), shredded)
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:

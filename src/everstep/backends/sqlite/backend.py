@@ -369,8 +369,7 @@ class SqliteBackend:
 
     def replace_keys(self, changes: Sequence[tuple[bytes, bytes, bytes]]) -> int:
         self._check_open()
-        replaced: int = self._writer.call(keys.replace_keys, changes)
-        return replaced
+        return int(self._writer.call(keys.replace_keys, changes))
 
     def replace_header(self, old: str, new: str) -> bool:
         self._check_open()

@@ -11,14 +11,13 @@ import os
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from everstep.backends.contract.capability import need
 from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.keys import Keys
 from everstep.backends.contract.recovery import Builder
-from everstep.backends.registry import is_database, old_stores, open_backend, open_builder, open_exchange, shown, shred
+from everstep.backends.registry import finish_exchange, is_database, open_backend, open_builder, open_exchange, shown
 from everstep.codec.frame import Framer
 from everstep.codec.values import encode
 from everstep.errors import Conflict, Damaged, InvalidArgument, MissingKey, StoreBusy
@@ -60,7 +59,9 @@ class Encrypted(Shape, frozen=True):
         return f"{self.store} is encrypted: {self.runs:,} runs, {self.states:,} states compared; {kept}"
 
 
-def encrypt(source: Address = None, key: Any = None, *, to: Address = None, shred: bool = False, progress: Progress | None = None) -> Encrypted:
+def encrypt(
+    source: Address = None, key: Any = None, *, to: Address = None, shred: bool = False, progress: Progress | None = None
+) -> Encrypted:
     """Change a plain store to one that is encrypted with `key`. Every run keeps its id, its history and its key of idempotency.
 
     A store in a file is replaced, and stays beside the new one as NAME.plain-DATE; with `shred` it is overwritten and removed. With `to`, the
@@ -73,7 +74,9 @@ def encrypt(source: Address = None, key: Any = None, *, to: Address = None, shre
             f"{shown(source)} cannot be replaced in its place", remedy="Give another schema or database: everstep encrypt --to URL."
         )
     if to is not None and shred:
-        raise InvalidArgument("shred needs a store that is replaced in its place", remedy="Remove the old store when the new one is in use.")
+        raise InvalidArgument(
+            "shred needs a store that is replaced in its place", remedy="Remove the old store when the new one is in use."
+        )
     given = Source(key)
     return _beside(source, to, given, progress) if to is not None else _in_place(source, given, shred, progress)
 
@@ -90,12 +93,9 @@ def _in_place(source: Address, given: Source, shredded: bool, progress: Progress
         builder = exchange.builder(ring.seal)
         runs, _ = _convert(backend, builder, ring, ring.seal, progress)
         states = _check(backend, open_backend(builder.built), given, progress)
-        kept: Path | None = exchange.swap()
+        kept = exchange.swap(shredded)
     finally:
         exchange.abandon()
-    if shredded and kept is not None:
-        shred(kept)
-        kept = None
     return Encrypted(str(exchange.path), runs, states, None if kept is None else str(kept))
 
 
@@ -108,12 +108,10 @@ def _already(source: Address, given: Source, shredded: bool) -> Encrypted | None
             return None
         framing_of(backend, Framer(), given)
         runs = backend.manifest().runs
-        left = old_stores(source)
     finally:
         backend.close()
-    for kept in left if shredded else ():
-        shred(kept)
-    return Encrypted(backend.url, runs, 0, None if shredded or not left else str(left[-1]), already=True)
+    kept = [] if is_database(source) else finish_exchange(source, shredded)
+    return Encrypted(backend.url, runs, 0, str(kept[-1]) if kept else None, already=True)
 
 
 def _beside(source: Address, to: Address, given: Source, progress: Progress | None) -> Encrypted:
@@ -129,7 +127,12 @@ def _beside(source: Address, to: Address, given: Source, progress: Progress | No
         builder = open_builder(to)
         try:
             runs, unchanged = _convert(
-                backend, builder, ring, ServerSeal(ring.seal) if is_database(to) else ring.seal, progress, lambda: backend.manifest() == before
+                backend,
+                builder,
+                ring,
+                ServerSeal(ring.seal) if is_database(to) else ring.seal,
+                progress,
+                lambda: backend.manifest() == before,
             )
         finally:
             builder.abandon()

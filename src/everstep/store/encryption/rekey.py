@@ -186,7 +186,9 @@ class _Rekey:
                 return False
             self._refuse_another(header, kek)
             retired = (*(name for name in header.retired if name not in others), *others)[-_REMEMBERED:]
-            phrases = [name for name in header.scrypt if name != kek.id][-1:]  # to know the last one again; each costs its time at every opening
+            phrases = [name for name in header.scrypt if name != kek.id][
+                -1:
+            ]  # to know the last one again; each costs its time at every opening
             now = replace(
                 header,
                 roots={kek.id: header.roots[kek.id]},

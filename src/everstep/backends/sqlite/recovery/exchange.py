@@ -5,10 +5,10 @@ The new one is built beside the old one, under a temporary name. Then, while SQL
     1. the new file and its name are synced
     2. the old file gets a second name, a temporary one
     3. the new file is renamed to the name of the store; the folder is synced
-    4. the old file's second name becomes NAME.plain-DATE; the folder is synced
+    4. the old file's second name becomes NAME.plain-DATE, and the folder is synced; or the old file is overwritten and removed
 
 A process that is killed before step 3 leaves the old store, after it the new one. Temporary names are never taken for a store: whoever
-opens or creates one here removes those of dead processes, except that `finish` gives an old store that was left after step 3 its name.
+creates or repairs one here removes those of dead processes. `finish` does what is left of step 4 instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing, suppress
+from glob import escape
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -24,7 +25,7 @@ import apsw
 from everstep.backends import sql_files
 from everstep.backends.sqlite.backend import SqliteBackend
 from everstep.backends.sqlite.errors import write_error
-from everstep.backends.sqlite.files.create import discard, folder_error, link, remove_unfinished, unfinished, unfinished_names
+from everstep.backends.sqlite.files.create import abandoned, discard, folder_error, link, remove_unfinished, unfinished
 from everstep.backends.sqlite.files.format import APPLICATION_ID
 from everstep.backends.sqlite.files.paths import refuse_links
 from everstep.backends.sqlite.files.store_file import quoted
@@ -104,8 +105,8 @@ class Exchange:
         self._builder = Replacement(self.path, seal)
         return self._builder
 
-    def swap(self) -> Path:
-        """Put the built store in the place of the old one; return the name that the old one has then."""
+    def swap(self, shredded: bool = False) -> Path | None:
+        """Put the built store in the place of the old one; return the name that the old one has then. With `shredded`, remove that."""
         builder = self._builder
         assert builder is not None
         self.source.close()
@@ -116,26 +117,27 @@ class Exchange:
             alone(self.path, self._exchange)
         except OSError as error:
             raise folder_error(error, self.path) from error
-        return self.name_old()
+        kept, self._kept = self._kept, None
+        assert kept is not None
+        if not shredded:
+            return _named(kept, self.path)
+        shred(kept)
+        discard(kept)
+        return None
 
     def _exchange(self, connection: apsw.Connection) -> None:
         assert self._builder is not None
         found = connection.execute(_SQL["seen"]).fetchone()
         if found is None or found[1] != self._writes:
-            raise Conflict(f"{self.path} was written meanwhile. It was not replaced", remedy="Stop the programs that write it, and repeat the call.")
+            raise Conflict(
+                f"{self.path} was written meanwhile. It was not replaced", remedy="Stop the programs that write it, and repeat the call."
+            )
         old = unfinished(self.path)
         if not link(self.path, old):
             raise Conflict(f"{old} already exists", remedy="Try again.")
         self._kept = old
         self._builder.built.rename(self.path)
         sync_folder(self.path.parent)
-
-    def name_old(self) -> Path:
-        """Give the old store its lasting name."""
-        assert self._kept is not None
-        kept = self._kept
-        self._kept = None
-        return _named(kept, self.path)
 
     def _like_the_old_one(self, new: Path) -> None:
         """Give the new file the permissions and the owner of the old one."""
@@ -179,19 +181,25 @@ def alone(path: Path, work: Callable[[apsw.Connection], None]) -> None:
 
 def _busy(path: Path) -> StoreBusy:
     return StoreBusy(
-        f"{path} is open, in another process or in this one. It was not replaced", remedy="End every program that uses it, and repeat the call."
+        f"{path} is open, in another process or in this one. It was not replaced",
+        remedy="End every program that uses it, and repeat the call.",
     )
 
 
-def finish(path: str | os.PathLike[str]) -> list[Path]:
-    """Give old stores that a killed call left under a temporary name their lasting one; return the old stores beside this one."""
+def finish(path: str | os.PathLike[str], shredded: bool) -> list[Path]:
+    """Do what killed calls have left to do: name the old stores, or shred them. Returns the old stores that are beside this one then."""
     real = Path(os.path.realpath(path))
-    for left in unfinished_names(real):
-        if left.name.endswith(".new") and _is_store(left) and not left.samefile(real):
-            with suppress(OSError):
+    for left in abandoned(real):
+        if left.name.endswith(".new") and not left.samefile(real):
+            if shredded:  # it may be overwritten in part: whatever it is, nobody needs it
+                shred(left)
+            elif _is_plain(left):
                 _named(left, real)
     remove_unfinished(real)
-    return [kept for kept in sorted(real.parent.glob(f"{real.name}.plain-*")) if _is_store(kept)]
+    kept = [old for old in sorted(real.parent.glob(f"{escape(real.name)}.plain-*")) if _is_plain(old)]
+    for old in kept if shredded else ():
+        shred(old)
+    return [] if shredded else kept
 
 
 def _named(kept: Path, path: Path) -> Path:
@@ -207,10 +215,12 @@ def _named(kept: Path, path: Path) -> Path:
     return kept
 
 
-def _is_store(path: Path) -> bool:
+def _is_plain(path: Path) -> bool:
     """Return whether a file is a complete plain store."""
     try:
-        with closing(apsw.Connection(f"file:{quoted(str(path))}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as connection:
+        with closing(
+            apsw.Connection(f"file:{quoted(str(path))}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        ) as connection:
             if connection.pragma("application_id") != APPLICATION_ID:
                 return False
             names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
