@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from everstep.runtime.waits.gates import gate, sleep
     from everstep.runtime.workflow import workflow
     from everstep.snapshot.diff import Change
-    from everstep.store.encryption.change import encrypt
+    from everstep.store.encryption.encrypt import encrypt
     from everstep.store.repair.repair import repair
     from everstep.store.retention.retention import Retention
     from everstep.store.views import Checkpoint, RunInfo
@@ -100,7 +100,7 @@ _WHERE = {
     "Waiting": "errors",
     "current": "runtime.engine.context",
     "drives": "runtime.drivers",
-    "encrypt": "store.encryption.change",
+    "encrypt": "store.encryption.encrypt",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",
     "manual": "runtime.limits.policy",

@@ -18,7 +18,7 @@ from everstep.backends.sqlite.recovery import exchange
 from everstep.errors import Conflict, Damaged, InvalidArgument, MissingKey, NotAStore, NotEncrypted, StoreBusy, StoreFull, WrongKey
 from everstep.queues.schedules import FIRED, PREFIX
 from everstep.snapshot import saver
-from everstep.store.encryption import change
+from everstep.store.encryption import encrypt as change
 from everstep.store.retention import plan
 from everstep.store.retention.retention import Retention
 

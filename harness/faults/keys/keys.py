@@ -34,7 +34,7 @@ SHORT_KILLS, SHORT_POWER, DEEP_POWER = 60, 60, 1500
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is done to a store, and how the result is judged. `key` is that of the store before."""
+    """A thing that is done to a store, and how the result is judged. `key` is that of the store before."""
 
     name: str
     act: Callable[..., None]

@@ -4,7 +4,7 @@
                the former one is refused by name
     encrypt    the plain store or the encrypted one is there, with everything; the next call finishes; the plain one is kept or shredded
 
-What was acknowledged (a line `done` in the log) must be true without a next call. Relies on public names, except for the broken actions.
+After an acknowledgement (a line `done` in the log), that must be true without a next call. Relies on public names, except for the broken actions.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def named(source: str, option: str) -> Any:
 
 
 def asked(question: str, twice: bool = False) -> str:
-    """Ask for a key without showing it. What is neither 64 hex digits nor names a source is a passphrase."""
+    """Ask for a key without showing it. A text that is neither 64 hex digits nor names a source is a passphrase."""
     if not interactive():
         raise click.UsageError("There is no terminal to ask for a key on: name a source, or set EVERSTEP_KEY.")
     text = str(click.prompt(question, hide_input=True, confirmation_prompt=twice, err=True)).strip()

@@ -21,7 +21,7 @@ def command(app: App, key_source: str | None, old_key_source: tuple[str, ...], d
     """Replace the key of an encrypted store: wrap all its keys again
 
     The new key is the configured one (`key` under [encryption], EVERSTEP_KEY), and the former one is in old_keys or asked for. With
-    --key-source the new key comes from there, and the configured one is the former. No data is written again, and programs may go on.
+    --key-source the new key comes from there, and the configured one is the former. No data is written again, and programs may continue.
     If the command is killed, repeat it.
 
     Example: everstep rekey --key-source file:new.key

@@ -168,7 +168,7 @@ class _Doctor:
         """Find keys that are still under a former key. Needs no key."""
         text = self._backend.get_property(ENCRYPTION)
         if text is not None:
-            from everstep.store.encryption.under import finding
+            from everstep.store.encryption.old_keys import finding
 
             yield finding(self._backend, text)
 

@@ -7,8 +7,8 @@ The new one is built beside the old one, under a temporary name. Then, while SQL
     3. the new file is renamed to the name of the store; the folder is synced
     4. the old file's second name becomes NAME.plain-DATE, and the folder is synced; or the old file is overwritten and removed
 
-A process that is killed before step 3 leaves the old store, after it the new one. Temporary names are never taken for a store: whoever
-creates or repairs one here removes those of dead processes. `finish` does what is left of step 4 instead.
+A process that is killed before step 3 leaves the old store, after it the new one. Temporary names are never taken for a store: a process
+that creates or repairs one here removes those of dead processes. `finish` does what is left of step 4 instead.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def finish(path: str | os.PathLike[str], shredded: bool) -> list[Path]:
     real = Path(os.path.realpath(path))
     for left in abandoned(real):
         if left.name.endswith(".new") and not left.samefile(real):
-            if shredded:  # it may be overwritten in part: whatever it is, nobody needs it
+            if shredded:  # it may be overwritten in part: it is not needed in any case
                 shred(left)
             elif _is_plain(left):
                 _named(left, real)
@@ -230,7 +230,7 @@ def _is_plain(path: Path) -> bool:
 
 
 def shred(path: Path) -> None:
-    """Overwrite a file and remove it. What a disk keeps elsewhere of it stays: copies of blocks on an SSD, in snapshots and in backups."""
+    """Overwrite a file and remove it. Copies of its blocks elsewhere stay: on an SSD, in snapshots and in backups."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         size = os.fstat(descriptor).st_size

@@ -2,7 +2,7 @@
 
 In place (a file): the new store is built beside the old one, and takes its name in one step; `backends.sqlite.recovery.exchange` says how a
 process that is killed leaves the old or the new store. With `to`: the new store appears at another address, complete or not at all, and the
-old one stays as it is. Nobody may write meanwhile: a store that was written is not replaced.
+old one stays as it is. No process may write meanwhile: a store that was written is not replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from everstep.fields import Shape
 from everstep.records import RunRow, Seal
 from everstep.seals import ServerSeal
 from everstep.store.encryption.begin import framing_of
-from everstep.store.encryption.convert import Conversion
+from everstep.store.encryption.conversion import Conversion
 from everstep.store.encryption.framing import EncryptedFraming
 from everstep.store.encryption.keyring import Keyring, new_keyring
 from everstep.store.encryption.sources import Source

@@ -1,6 +1,6 @@
 """Writes everything that is in a plain store into a new encrypted one. Reads the source; makes every record, row and digest again.
 
-Ids, keys of runs, positions, numbers, times, epochs and the order of all commits stay as they are. What cannot stay is every digest: the
+Ids, keys of runs, positions, numbers, times, epochs and the order of all commits stay as they are. Digests cannot stay: the
 records of the new store are chained under its keyed seal. A body that was pruned keeps only a keyed hash of its digest, because a plain
 digest would confirm a guess of its content. Relies on a source that was verified; never repairs anything.
 """
@@ -162,7 +162,7 @@ class Conversion:
                 self._builder.tombstone(replace(one, check=one.digest(self._seal)))
 
     def _properties(self) -> None:
-        """Copy settings and schedules. What says when the old store was verified is about its file."""
+        """Copy settings and schedules. The time of the last verify is about the old file."""
         found = self._source.properties()
         schedules = {name: self._schedule(name, text) for name, text in found.items() if name.startswith(_SCHEDULE)}
         for name, text in found.items():
