@@ -29,7 +29,7 @@ from harness.faults.kills.kills import attempt, points
 from harness.faults.kills.sweep import Sweep, added, settle
 from harness.faults.verdict import Verdict
 
-SHORT_KILLS, SHORT_POWER, DEEP_POWER = 60, 60, 1500
+SHORT_KILLS, SHORT_POWER, DEEP_POWER = 60, 60, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _broken(seed: int) -> list[Scenario]:
     return [_scenario(_KILLED[name], name, aim) for name, aim in zip(_KILLED, ("-wal", "store"), strict=True)]
 
 
-SWEEP = Sweep(HARNESS := "kill -9 and power loss while keys change", __name__, _all, _broken, points, attempt)
+SWEEP = Sweep(HARNESS := "keys change under kill -9 and power loss", __name__, _all, _broken, points, attempt)
 served = SWEEP.served
 
 
