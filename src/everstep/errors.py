@@ -517,7 +517,7 @@ class MissingPackage(StoreError):
     """A package is not installed that this needs."""
 
     code = "E426"
-    remedy = "Run: pip install 'everstep[crypto]'"
+    remedy = "Install it: pip install 'everstep[crypto]'."
 
 
 class NotSearchable(StoreError):

@@ -148,6 +148,9 @@ class Framing(Protocol):
     def new_family(self, family: bytes) -> bytes | None:
         """Make the key of a new family, unless it was made; return it wrapped. None if the store is not encrypted."""
 
+    def forget(self, family: bytes) -> None:
+        """Drop the key of a family from memory: a run of it was deleted."""
+
 
 class _Opened:
     """Holds the opener of a record's body. It is not a field, so it plays no part in comparing two records."""

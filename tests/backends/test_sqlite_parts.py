@@ -64,6 +64,7 @@ USES: dict[str, Callable[[SqliteBackend], object]] = {
     "attached": lambda b: b.commit(next_commit(created(b), kind="attached", note="1:a")),
     "finding": lambda b: b.commit(next_commit(created(b), meta='{"a":1}', labels=bytes(16))),
     "gates": lambda b: b.commit(next_commit(created(b), kind="gate", note="a#0")),
+    "keys": lambda b: b.encrypt("header"),
 }
 
 

@@ -147,6 +147,7 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("cleanup", "cleanup", ("cleanup", "--completed", "delete", "--keep-within", "0s", "--dry-run"), 0),
     ("verify", "verify", ("verify", "--depth", "full"), 0),
     ("repair", "repair", ("repair", ".everstep/store.db", "new.db"), 0),
+    ("encrypt", "encrypt", ("encrypt", "--to", "new.db", "--key-source", "command:printf %064d 1"), 0),
     ("doctor", "doctor", ("doctor",), 6),
     ("migrate", "migrate", ("migrate",), 0),
     ("completion", "completion", ("completion", "bash"), 0),
@@ -168,6 +169,7 @@ LISTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("stranded", "stranded", ("queues", "--stranded")),
 ]
 FREE = {
+    "rekey",
     "resumed",
     "error",
     "event",
@@ -364,6 +366,8 @@ def test_every_command_but_a_few_has_an_example() -> None:
         "cancel",
         "gc",
         "repair",
+        "encrypt",
+        "rekey",
         "doctor",
         "config",
         "completion",

@@ -12,7 +12,7 @@ import pytest
 from filled import KEY, OTHER, SECRET, WORD, child, fill, flow
 
 import everstep
-from everstep.errors import EverstepError, MissingKey, NotEncrypted, NotSearchable, OldKey, WrongKey
+from everstep.errors import DamagedKey, EverstepError, MissingKey, NotEncrypted, NotSearchable, OldKey, WrongKey
 from everstep.snapshot import saver
 from everstep.store import lookup
 from everstep.store.retention import plan
@@ -240,6 +240,8 @@ def test_the_key_of_a_family_is_destroyed_with_its_last_run(tmp_path: Path) -> N
         assert store.backend.family_keys([row.family]) == {row.family: wrapped}
         store.delete("fork")
         assert store.backend.family_keys([row.family]) == {}
+        with pytest.raises(DamagedKey):
+            store.framer.of(row.family, row.key)
         assert wrapped[-40:] not in path.read_bytes()
         assert wrapped[-40:] not in path.with_name("s.db-wal").read_bytes()
         assert store.load("kept") == {"n": "kept"}

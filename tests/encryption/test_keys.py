@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import sys
 import threading
 from base64 import b64encode, urlsafe_b64encode
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pace import ALL
 
-from everstep.codec.encryption import OVERHEAD, Cipher, EncryptedFrames, FamilyKey, derive
+from everstep.codec.encryption import OVERHEAD, Cipher, EncryptedFrames, FamilyKey, derive, keyed_seal
 from everstep.codec.frame import Framer
 from everstep.errors import Damaged, DamagedFrame, DamagedKey, EverstepError, InvalidArgument, KeySourceFailed, OldKey, WrongKey
 from everstep.store.encryption.header import Header
@@ -35,6 +36,11 @@ def frames(key: bytes = KEY, store: bytes = b"s" * 16, family: bytes = b"f" * 16
 def test_a_derived_key_is_that_of_hkdf() -> None:
     assert derive(KEY, "seal") == HKDF(SHA256(), 32, salt=None, info=b"seal").derive(KEY)
     assert derive(KEY, "seal") != derive(KEY, "index")
+
+
+def test_the_seal_is_hmac_sha256() -> None:
+    for size in (0, 1, 63, 64, 65, 1000):
+        assert keyed_seal(KEY)(bytes(size)) == hmac.digest(KEY, bytes(size), "sha256")
 
 
 def test_a_frame_is_aes_gcm_over_an_inner_frame_and_its_place() -> None:

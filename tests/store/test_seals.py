@@ -198,7 +198,7 @@ def _takes_seal(call: ast.Call) -> bool:
         case ast.Attribute(value=ast.Name(id="Tag" | "Message" | "Pruned" | "Base" | "Tombstone"), attr="make" | "of" | "unknown"):
             return True
         case ast.Attribute(attr="digest" | "sealed", value=value):
-            return not (isinstance(value, ast.Call) or "hash" in ast.unparse(value) or ast.unparse(value) in ("digest", "hmac"))
+            return not (isinstance(value, ast.Call) or "hash" in ast.unparse(value) or ast.unparse(value) in ("digest", "hmac", "ended"))
         case ast.Name(id=name):
             return name in SEALED and name not in ("of", "make", "digest", "unknown")
     return False

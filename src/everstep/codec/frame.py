@@ -95,6 +95,9 @@ class Framer:
     def new_family(self, family: bytes) -> bytes | None:
         return None
 
+    def forget(self, family: bytes) -> None:
+        return
+
     def with_inner(self, inner: Framer) -> Framer:
         return inner
 

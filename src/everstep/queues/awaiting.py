@@ -18,7 +18,7 @@ from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome, recorded
 from everstep.runtime.waits.wake_callers import request_wakeup
-from everstep.store.frames import content_of_message
+from everstep.store.encryption.frames import content_of_message
 from everstep.store.journal.failures import rebuilt
 from everstep.store.refs import find_run
 

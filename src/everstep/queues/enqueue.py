@@ -28,7 +28,7 @@ from everstep.runtime.engine.context import Frame, frame
 from everstep.runtime.engine.store_trouble import TROUBLE
 from everstep.runtime.engine_store import EngineStore
 from everstep.runtime.outcome import Outcome
-from everstep.store.frames import need_key, new_message
+from everstep.store.encryption.frames import need_key, new_message
 from everstep.store.query import check_text, to_meta
 from everstep.store.refs import find_run
 from everstep.store.store import first_commit

@@ -24,7 +24,7 @@ from everstep.ids import check_tag
 from everstep.queues import enqueue as queueing
 from everstep.runtime import workflow as flows
 from everstep.runtime.engine_store import EngineStore
-from everstep.store.frames import need_key
+from everstep.store.encryption.frames import need_key
 
 Missed = Literal["once", "skip", "all"]
 PREFIX, FIRED = "schedule:", "fired:"

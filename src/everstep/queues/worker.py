@@ -49,7 +49,7 @@ from everstep.runtime.limits import signals
 from everstep.runtime.limits.deaths import DEAD, MAX_DEATHS, counted, recorded_deaths, release_claimed
 from everstep.runtime.outcome import Outcome
 from everstep.runtime.waits import control
-from everstep.store.frames import need_key
+from everstep.store.encryption.frames import need_key
 from everstep.store.queue_entries import restore_entries
 from everstep.threads.bell import Bell
 from everstep.threads.offload import offload

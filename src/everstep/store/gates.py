@@ -11,7 +11,7 @@ from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, DamagedRun
 from everstep.fields import Shape, replace
 from everstep.records import ZERO, Kind, Message, Record, RunRow, Status, record_fault
-from everstep.store.frames import content_of_message, frames_of
+from everstep.store.encryption.frames import content_of_message, frames_of
 from everstep.store.journal.entries import AnswerEntry, GateEntry, open_as, open_entry
 from everstep.store.journal.steps import name_of
 from everstep.store.load import checked_from, refuse_deleted

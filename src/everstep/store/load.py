@@ -19,7 +19,7 @@ from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, Seal, rec
 from everstep.snapshot.delta import Op, apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
-from everstep.store.frames import content_of_base, fetch_of, frames_of
+from everstep.store.encryption.frames import content_of_base, fetch_of, frames_of
 from everstep.store.no_collection import no_collection
 
 _STATE = (Kind.CHECKPOINT.value, Kind.BASE.value)

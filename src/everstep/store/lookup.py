@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everstep.backends.contract.core import Query
 from everstep.records import Kind, Record
-from everstep.store.frames import shown_row
+from everstep.store.encryption.frames import shown_row
 from everstep.store.load import checked, unproved
 from everstep.store.refs import find_run
 from everstep.store.store import fork_before as before

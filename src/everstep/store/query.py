@@ -15,7 +15,7 @@ from everstep.errors import DamagedRecord, DamagedRun, InvalidArgument, NotSearc
 from everstep.fields import replace
 from everstep.ids import check_tag
 from everstep.records import ZERO, Record, RunRow, Status, record_fault
-from everstep.store.frames import frames_of, shown_row
+from everstep.store.encryption.frames import frames_of, shown_row
 from everstep.store.load import prune_mark
 from everstep.store.refs import tags_of, verified
 from everstep.store.views import Checkpoint, Page, RunInfo

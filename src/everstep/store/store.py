@@ -25,7 +25,7 @@ from everstep.snapshot.saver import Saver
 from everstep.store import load as reading
 from everstep.store import query
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.frames import need_key, sealed_row, shown_row
+from everstep.store.encryption.frames import need_key, sealed_row, shown_row
 from everstep.store.refs import add_tag, find_run, resolve
 from everstep.store.views import Checkpoint, Listed, Page, RunInfo
 
@@ -242,6 +242,7 @@ class BaseStore:
     def _remove(self, row: RunRow) -> None:
         self._tell("before_delete", row.id)
         self.backend.delete(row)
+        self.framer.forget(row.family)
         self._tell("after_delete", row.id)
 
     def _remove_many(self, rows: Sequence[RunRow]) -> set[bytes]:
@@ -250,6 +251,7 @@ class BaseStore:
         gone = self.backend.delete_many(rows)
         for row in rows:
             if row.key in gone:
+                self.framer.forget(row.family)
                 self._tell("after_delete", row.id)
         return gone
 

@@ -18,7 +18,7 @@ from everstep.errors import Damaged, EverstepError, StoreClosed
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.snapshot.loader import Loader
-from everstep.store.frames import fetch_of
+from everstep.store.encryption.frames import fetch_of
 from everstep.store.journal.entries import CHUNKED, INLINE, StepEntry, open_as
 from everstep.store.load import load, unproved
 from everstep.store.progress import Pace, Progress

@@ -38,7 +38,7 @@ from everstep.runtime.steps.lookup import kept as count_kept
 from everstep.runtime.steps.record import after_step, succeeded
 from everstep.runtime.steps.ticket import Unrecorded
 from everstep.store.chain import Entry
-from everstep.store.frames import frames_of
+from everstep.store.encryption.frames import frames_of
 from everstep.store.journal.entries import SUCCEEDED, StepEntry, unpack_step
 from everstep.store.journal.results import show_input
 from everstep.transactions.results import address_of, open_results

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from everstep.backends.postgres.connections.connect import Connection, execute
 from everstep.backends.postgres.connections.readers import Readers
 from everstep.backends.postgres.rows import property_from
+from everstep.errors import NotAStore
 from everstep.records import ENCRYPTION, property_check
 
 
 def header(readers: Readers) -> str | None:
-    """Return what the store says about its encryption; None if it is not encrypted."""
-    found = readers.rows("property", ENCRYPTION)
+    """Return what the store says about its encryption; None if it is not encrypted, or its tables are damaged."""
+    try:
+        found = readers.rows("property", ENCRYPTION)
+    except NotAStore:  # every other read says what is missing; an encrypted frame is never taken for a plain one
+        return None
     return property_from(found[0])[1] if found else None
 
 

@@ -9,14 +9,15 @@ from everstep.backends.sqlite.reader import SQL, Reader
 from everstep.backends.sqlite.rows import property_from, property_values
 from everstep.backends.sqlite.transaction import Transaction
 from everstep.errors import Damaged
-from everstep.records import ENCRYPTION, unkeyed
+from everstep.records import ENCRYPTION
+from everstep.records import unkeyed as header_seal  # the header must be readable before the key is known
 
 
 def header(reader: Reader) -> str | None:
     """Return what the store says about its encryption; None if it is not encrypted."""
     with reader.snapshot() as cursor:
         found = cursor.execute(SQL["property"], (ENCRYPTION,)).fetchone()
-    return None if found is None else property_from(found, unkeyed)[1]
+    return None if found is None else property_from(found, header_seal)[1]
 
 
 def encrypt(transaction: Transaction, header: str) -> bool:
@@ -26,7 +27,7 @@ def encrypt(transaction: Transaction, header: str) -> bool:
         return bool(known)
     transaction.leave_no_copies()
     transaction.need(KEYS)
-    transaction.set_property(ENCRYPTION, property_values(ENCRYPTION, header, unkeyed))
+    transaction.set_property(ENCRYPTION, property_values(ENCRYPTION, header, header_seal))
     return True
 
 
@@ -34,9 +35,9 @@ def replace_header(transaction: Transaction, asked: tuple[str, str]) -> bool:
     """Replace the property if it is still the one that the caller knows."""
     old, new = asked
     known = transaction.rows("property", (ENCRYPTION,))
-    if not known or property_from(known[0], unkeyed)[1] != old:
+    if not known or property_from(known[0], header_seal)[1] != old:
         return False
-    transaction.set_property(ENCRYPTION, property_values(ENCRYPTION, new, unkeyed))
+    transaction.set_property(ENCRYPTION, property_values(ENCRYPTION, new, header_seal))
     return True
 
 

@@ -23,7 +23,7 @@ from everstep.runtime.steps.retry import chance
 from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain
-from everstep.store.frames import new_message
+from everstep.store.encryption.frames import new_message
 from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.load import checkpoint_record
 from everstep.store.views import Checkpoint, asked_for, own_text

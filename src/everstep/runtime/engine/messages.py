@@ -16,7 +16,7 @@ from everstep.clock import clock
 from everstep.errors import DamagedRun, StoreError
 from everstep.records import Message, RunRow, Seal
 from everstep.runtime.engine.replay import forget
-from everstep.store.frames import content_of_message, new_message
+from everstep.store.encryption.frames import content_of_message, new_message
 from everstep.store.journal.entries import EventEntry, pack
 
 if TYPE_CHECKING:

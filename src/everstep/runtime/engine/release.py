@@ -16,7 +16,7 @@ from everstep.errors import Conflict, Damaged, EverstepError, LostLease, StoreUn
 from everstep.records import CHILD, RunRow, Status
 from everstep.runtime.engine.replay import taken_over
 from everstep.store.chain import Chain, Entry
-from everstep.store.frames import new_message
+from everstep.store.encryption.frames import new_message
 from everstep.store.journal.entries import EventEntry, pack
 from everstep.store.refs import verified
 from everstep.store.store import BaseStore

@@ -34,8 +34,8 @@ from everstep.runtime.lines.catch_up import caught_up
 from everstep.runtime.lines.together import block_of
 from everstep.snapshot.saver import Saved, Saver
 from everstep.store.chain import Chain, Entry, new_row
+from everstep.store.encryption.frames import sealed_row
 from everstep.store.events.event import Event
-from everstep.store.frames import sealed_row
 from everstep.store.journal.attached import Given, add_to, address_of, addresses
 from everstep.store.journal.entries import said_in
 from everstep.store.load import checked, load

@@ -19,7 +19,7 @@ from everstep.runtime.engine.in_flight import Waiter
 from everstep.runtime.steps.lookup import run_again
 from everstep.runtime.steps.retry import chance
 from everstep.runtime.steps.ticket import Ticket
-from everstep.store.frames import content_of_message
+from everstep.store.encryption.frames import content_of_message
 from everstep.store.journal.entries import FAILED, INLINE, RUNNING, SUCCEEDED, StepEntry, StepFlags
 from everstep.store.journal.results import result_body
 from everstep.threads.at_once import at_once

@@ -38,7 +38,7 @@ from everstep.runtime.waits.answer_instances import plain_of
 from everstep.runtime.waits.answer_schema import check_stored
 from everstep.runtime.waits.wake_callers import wake_waiters
 from everstep.store.chain import Chain
-from everstep.store.frames import content_of_message, new_message
+from everstep.store.encryption.frames import content_of_message, new_message
 from everstep.store.gates import Gate, list_gates
 from everstep.store.journal.entries import FAILED, SUCCEEDED, StepEntry, open_as
 from everstep.store.journal.steps import address_named

@@ -24,7 +24,7 @@ from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits.answer_check import check
 from everstep.runtime.waits.answer_instances import instance_of, plain_of
 from everstep.runtime.waits.answer_schema import to_schema
-from everstep.store.frames import content_of_message, new_message
+from everstep.store.encryption.frames import content_of_message, new_message
 from everstep.store.journal.entries import AnswerEntry, EventEntry, GateEntry, pack
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from everstep.runtime.steps.options import check_name
 from everstep.runtime.waits.answer_schema import to_schema
 from everstep.runtime.waits.gates import MOST_SECONDS, NONE, Question, arrival
 from everstep.store.chain import Entry
-from everstep.store.frames import content_of_message, new_message
+from everstep.store.encryption.frames import content_of_message, new_message
 from everstep.store.gates import Gate, indexed_gates
 from everstep.store.journal.entries import AnswerEntry, GateEntry, pack
 from everstep.store.query import check_text, to_us

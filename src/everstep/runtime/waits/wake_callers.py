@@ -12,7 +12,7 @@ from everstep.backends.contract.core import Backend
 from everstep.clock import clock
 from everstep.errors import EverstepError
 from everstep.records import CHILD, RunRow, Status
-from everstep.store.frames import new_message
+from everstep.store.encryption.frames import new_message
 
 WAITER = "waiter:"
 _AWAKE = (Status.WAITING, Status.RUNNING)  # a running one may be about to wait

@@ -60,6 +60,10 @@ class EncryptedFraming:
             self._due = monotonic() + FOLLOW_SECONDS
         return self.ring.create(family)
 
+    def forget(self, family: bytes) -> None:
+        self._frames.clear()
+        self.ring.forget([family])
+
     @property
     def seal(self) -> Seal:
         """The seal of the store."""
@@ -91,6 +95,9 @@ class LockedFraming:
 
     def new_family(self, family: bytes) -> NoReturn:
         self._frames.refuse()
+
+    def forget(self, family: bytes) -> None:
+        return
 
 
 class LockedFrames:

@@ -72,6 +72,7 @@ class Keyring:
         with self._lock:
             for family in families:
                 self._known.pop(family, None)
+                self._made.pop(family, None)
 
     def wrap(self, family: bytes, key: bytes) -> bytes:
         """Return the key of a family as it is stored, under the first key."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-import shlex
-import subprocess
 from base64 import b64decode, urlsafe_b64decode
 from pathlib import Path
 from secrets import token_bytes
@@ -173,6 +171,9 @@ def _from_file(path: str) -> bytes:
 
 
 def _from_command(command: str) -> bytes:
+    import shlex  # these two take longer to import than all of this module
+    import subprocess
+
     try:
         words = shlex.split(command)
         if not words:

@@ -12,10 +12,10 @@ from everstep.backends.contract.core import Backend
 from everstep.codec.values import decode
 from everstep.errors import DamagedRecord, EverstepError, InvalidArgument
 from everstep.records import ZERO, Kind, Record, RunRow, record_fault
+from everstep.store.encryption.frames import frames_of
 from everstep.store.events import cursor as cursors
 from everstep.store.events.cursor import Cursor
 from everstep.store.events.event import Event
-from everstep.store.frames import frames_of
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.entries import (
     ENTRY_KINDS,

@@ -18,7 +18,7 @@ from everstep.errors import DamagedRecord, InvalidArgument
 from everstep.fields import Shape
 from everstep.records import Kind, Record, RunRow
 from everstep.store.chain import Chain, Entry
-from everstep.store.frames import frames_of
+from everstep.store.encryption.frames import frames_of
 from everstep.store.gates import prove
 from everstep.store.journal.entries import AttachedEntry, open_as, pack
 from everstep.store.journal.results import StoredResult, load_result, result_body

@@ -16,7 +16,7 @@ from everstep.codec.values import decode, encode, revived
 from everstep.errors import EverstepError
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import Saver
-from everstep.store.frames import fetch_of
+from everstep.store.encryption.frames import fetch_of
 from everstep.store.journal.entries import CHUNKED, INLINE, NOTHING
 
 BIG_RESULT = 16 * 1024

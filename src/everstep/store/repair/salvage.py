@@ -21,7 +21,7 @@ from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
 from everstep.snapshot.saver import NO_DELTA
 from everstep.store import load
-from everstep.store.frames import content_of_base, fetch_of, frames_of
+from everstep.store.encryption.frames import content_of_base, fetch_of, frames_of
 
 _AT_ONCE = 500
 _MOST_SKIPPED = 10_000

@@ -18,7 +18,7 @@ from everstep.records import Base, Frames, Inner, Kind, Pruned, Record, RunRow, 
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Fetch, Loader
 from everstep.snapshot.saver import NO_DELTA, Saver
-from everstep.store.frames import content_of_base
+from everstep.store.encryption.frames import content_of_base
 from everstep.store.repair.report import Loss
 from everstep.store.retention.reachable import Reach
 

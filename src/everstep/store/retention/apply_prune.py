@@ -16,7 +16,7 @@ from everstep.backends.contract.types import Cut
 from everstep.clock import clock
 from everstep.errors import Conflict
 from everstep.records import Pruned
-from everstep.store.frames import frames_of, new_base
+from everstep.store.encryption.frames import frames_of, new_base
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.retention.plan import RunPlan, build
 from everstep.store.retention.run_survey import Body, Survey, labels_of

@@ -15,8 +15,8 @@ from everstep.clock import clock
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import CHILD, RunRow, Status
+from everstep.store.encryption.frames import shown_row
 from everstep.store.events.cursor import REMEMBERED_DAYS
-from everstep.store.frames import shown_row
 from everstep.store.progress import Pace
 from everstep.store.read_ahead import AT_ONCE, ahead_of
 from everstep.store.retention.policies import Policies

@@ -15,7 +15,7 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.errors import Damaged
 from everstep.fields import Shape, field
 from everstep.records import RunRow
-from everstep.store.frames import content_of_base, fetch_of, frames_of
+from everstep.store.encryption.frames import content_of_base, fetch_of, frames_of
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.read_ahead import ahead_of
 from everstep.store.refs import verified

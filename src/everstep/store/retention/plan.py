@@ -18,7 +18,7 @@ from everstep.errors import DamagedRecord
 from everstep.fields import Shape, field
 from everstep.records import RunRow
 from everstep.snapshot.base import build_base
-from everstep.store.frames import content_of_base, fetch_of, frames_of
+from everstep.store.encryption.frames import content_of_base, fetch_of, frames_of
 from everstep.store.load import load
 from everstep.store.retention.reachable import Reach
 from everstep.store.retention.retention import Decision

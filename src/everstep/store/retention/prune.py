@@ -13,7 +13,7 @@ from everstep.clock import clock
 from everstep.errors import Conflict, Damaged, NotFound, PrunedCheckpoint
 from everstep.fields import Shape, field
 from everstep.records import RunRow, Status
-from everstep.store.frames import shown_row
+from everstep.store.encryption.frames import shown_row
 from everstep.store.progress import Pace, TimeOver
 from everstep.store.retention.apply_prune import Cutter
 from everstep.store.retention.plan import RunPlan, family_reach, make_plan

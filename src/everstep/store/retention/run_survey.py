@@ -14,7 +14,7 @@ from everstep.errors import Conflict, Damaged, DamagedRecord, DamagedRun
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, record_fault
 from everstep.snapshot.saver import NO_DELTA
-from everstep.store.frames import frames_of
+from everstep.store.encryption.frames import frames_of
 from everstep.store.journal.entries import said_in
 from everstep.store.refs import named_tags, verified
 from everstep.store.retention.retention import Point

@@ -18,7 +18,7 @@ from everstep.fields import replace
 from everstep.ids import check_id, new_id
 from everstep.records import ZERO, Base, Framing, Kind, Pruned, Record, RunRow, Status, Tag, chain
 from everstep.store.chain import new_row
-from everstep.store.frames import content_of_base, frames_of, new_base, sealed_row, shown_row
+from everstep.store.encryption.frames import content_of_base, frames_of, new_base, sealed_row, shown_row
 from everstep.store.journal.attached import address_of, number_in
 from everstep.store.journal.entries import AttachedEntry, open_as, said_in
 from everstep.store.refs import stored_tags, verified

@@ -16,7 +16,7 @@ from everstep.records import Framing, Kind, Record, RunRow, Status
 from everstep.snapshot.saver import Saver
 from everstep.store import load
 from everstep.store.chain import Chain, Entry, new_row
-from everstep.store.frames import sealed_row, shown_row
+from everstep.store.encryption.frames import sealed_row, shown_row
 from everstep.store.journal.attached import carried
 from everstep.store.journal.driven import driven_in
 from everstep.store.journal.entries import said_in

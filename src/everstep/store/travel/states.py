@@ -12,7 +12,7 @@ from everstep.records import Record, RunRow
 from everstep.snapshot.between.sharing import Copies, advanced
 from everstep.snapshot.delta import apply
 from everstep.snapshot.loader import Loader
-from everstep.store.frames import fetch_of
+from everstep.store.encryption.frames import fetch_of
 from everstep.store.load import checkpoint_record, content_of, ops_in, parts_of, refuse_deleted, stretch
 from everstep.store.no_collection import no_collection
 from everstep.store.query import with_tags_and_marks

@@ -20,7 +20,7 @@ from everstep.codec.values import Decoder
 from everstep.errors import Damaged, DamagedChunk, DamagedFrame
 from everstep.records import Inner
 from everstep.snapshot.loader import Entry, entries_of, parse_reference
-from everstep.store.frames import fetch_of
+from everstep.store.encryption.frames import fetch_of
 from everstep.store.progress import Pace
 
 Node = tuple[str, int, bytes]  # kind of the reference above it, level, digest

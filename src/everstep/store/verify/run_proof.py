@@ -14,7 +14,7 @@ from everstep.errors import Damaged, EverstepError, MissingKey, StoreClosed
 from everstep.fields import Shape, field
 from everstep.records import ZERO, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.saver import NO_DELTA
-from everstep.store.frames import content_of_base, frames_of
+from everstep.store.encryption.frames import content_of_base, frames_of
 from everstep.store.journal.attached import number_in
 from everstep.store.journal.values import contents
 from everstep.store.no_collection import no_collection

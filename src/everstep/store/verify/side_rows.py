@@ -9,7 +9,7 @@ from everstep.backends.contract.core import Backend
 from everstep.errors import Damaged
 from everstep.fields import Shape
 from everstep.records import Base, Frames, Message, Pruned, RunRow, Seal, Tag
-from everstep.store.frames import frames_of
+from everstep.store.encryption.frames import frames_of
 from everstep.store.verify.report import Problem
 
 
