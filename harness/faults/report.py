@@ -32,6 +32,7 @@ HARNESSES = {
     "flips": "damage.flips",
     "files": "damage.files",
     "stale": "damage.stale",
+    "keys": "keys.keys",
     "writers": "kills.writers",
     "takeovers": "kills.takeovers",
     "beside": "machine.upkeep_race",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from everstep.runtime.workflow import workflow
     from everstep.secret import Secret
     from everstep.snapshot.diff import Change
+    from everstep.store.encryption.encrypt import encrypt
     from everstep.store.repair.repair import repair
     from everstep.store.retention.retention import Retention
     from everstep.store.views import Checkpoint, RunInfo
@@ -61,6 +62,7 @@ __all__ = [
     "Waiting",
     "current",
     "drives",
+    "encrypt",
     "every",
     "gate",
     "manual",
@@ -101,6 +103,7 @@ _WHERE = {
     "Waiting": "errors",
     "current": "runtime.engine.context",
     "drives": "runtime.drivers",
+    "encrypt": "store.encryption.encrypt",
     "every": "runtime.limits.policy",
     "gate": "runtime.waits.gates",
     "manual": "runtime.limits.policy",

@@ -205,6 +205,7 @@ class AsyncStore(StoreBehind):
     prune = _awaited(Store.prune)
     questions = _awaited(Store.questions)
     queues = _awaited(Store.queues)
+    rekey = _awaited(Store.rekey)
     resume_failed = _awaited(Store.resume_failed)
     retry = _awaited(Store.retry)
     runs = _awaited(Store.runs)

@@ -529,7 +529,7 @@ class NotEncrypted(StoreError):
     """A key was given, and the store is not encrypted."""
 
     code = "E425"
-    remedy = "Open it without a key, or write an encrypted copy of it: docs/encryption.md. Nothing was changed."
+    remedy = "Open it without a key, or encrypt it: `everstep encrypt`, or everstep.encrypt(path, key=...). Nothing was changed."
 
 
 class MissingPackage(StoreError):

@@ -118,7 +118,13 @@ def prepare(shop: Shop) -> None:
 
 def test_every_command_is_in_the_table_or_has_a_file_of_its_own() -> None:
     own = {name for name in ("demo", "shell", "worker") if Path(__file__).with_name(f"test_{name}.py").exists()}
-    assert set(COMMANDS) - own <= {*TABLE, "shell", "workers"}  # workers: tests/workers/test_bulk_enqueue.py
+    assert set(COMMANDS) - own <= {
+        *TABLE,
+        "shell",
+        "workers",
+        "encrypt",
+        "rekey",
+    }  # tests/workers/test_bulk_enqueue.py, tests/encryption/test_key_commands.py
     assert set(TABLE) <= set(COMMANDS)
 
 

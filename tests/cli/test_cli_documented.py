@@ -150,6 +150,7 @@ SAMPLES: list[tuple[str, str, tuple[str, ...], int]] = [
     ("heads", "heads", ("heads", "--key", "signing.key", "-o", "heads.txt"), 0),
     ("verify", "verify", ("verify", "--against", "signed.txt", "--public-key", "signing.key.pub"), 0),
     ("repair", "repair", ("repair", ".everstep/store.db", "new.db"), 0),
+    ("encrypt", "encrypt", ("encrypt", "--to", "new.db", "--key-source", "command:printf %064d 1"), 0),
     ("doctor", "doctor", ("doctor",), 6),
     ("migrate", "migrate", ("migrate",), 0),
     ("completion", "completion", ("completion", "bash"), 0),
@@ -171,6 +172,7 @@ LISTS: list[tuple[str, str, tuple[str, ...]]] = [
     ("stranded", "stranded", ("queues", "--stranded")),
 ]
 FREE = {
+    "rekey",
     "resumed",
     "error",
     "event",
@@ -388,6 +390,8 @@ def test_every_command_but_a_few_has_an_example() -> None:
         "cancel",
         "gc",
         "repair",
+        "encrypt",
+        "rekey",
         "doctor",
         "config",
         "completion",

@@ -46,9 +46,9 @@ EVERYDAY = frozenset(
         aio api app apply arg call capture choose class cli clock column condition conformance connect connection context copy
         current damaged data delete deletion diagnosis disabled document draw edit equality error everstep exception exit field
         file find finding folder group help history in instance interpreter invoke list listing live load loader lookup
-        main memory model module mount name naming node observe open opening parallel parser postgre reader redact registry
+        main memory model module mount name naming node observe old open opening parallel parser postgre reader redact registry
         result row schema script server setting several short signal sql sqlite stop suite system table tagged target terminal
-        testing thread time timeline toml type use word writer yaml asking banner completing picking
+        testing thread time timeline to toml type use word writer yaml asking banner completing picking
         """,
     )
 )

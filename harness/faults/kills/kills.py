@@ -28,14 +28,14 @@ def canary(folder: Path, seed: int = 0) -> bool:
     return all(SWEEP.canaries(folder, seed).values())
 
 
-def _points(stage: Stage) -> Iterator[tuple[Fault, str]]:
+def points(stage: Stage) -> Iterator[tuple[Fault, str]]:
     for number, call in enumerate(stage.count(CHANGES), 1):
         moments: tuple[Moment, ...] = ("before", "half", "after") if "write" in call.partition(" ")[0] else ("before", "after")
         for moment in moments:
             yield Fault(number, "kill", moment), call
 
 
-def _attempt(count: Count, stage: Stage, fault: Fault, call: str) -> None:
+def attempt(count: Count, stage: Stage, fault: Fault, call: str) -> None:
     ended = stage.act(fault)
     where = f"{stage.scenario.name}, {fault} ({call})"
     if ended.killed:
@@ -47,5 +47,5 @@ def _attempt(count: Count, stage: Stage, fault: Fault, call: str) -> None:
     # else it came to its end: threads share the count of calls, so there may be fewer of them than in the first pass
 
 
-SWEEP = Sweep(HARNESS := "kill -9 at every file call", __name__, all_scenarios, broken_by_kills, _points, _attempt)
+SWEEP = Sweep(HARNESS := "kill -9 at every file call", __name__, all_scenarios, broken_by_kills, points, attempt)
 served = SWEEP.served

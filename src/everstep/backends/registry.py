@@ -26,6 +26,7 @@ from everstep.records import Seal, unkeyed
 
 if TYPE_CHECKING:  # only repair uses these
     from everstep.backends.contract.recovery import Builder, DamagedStore
+    from everstep.backends.sqlite.recovery.exchange import Exchange
 
 _LOOKALIKES = (":memory:", "memory", "sqlite")
 _POSTGRES = ("postgresql://", "postgres://")
@@ -125,6 +126,20 @@ def open_builder(target: str | os.PathLike[str], seal: Seal = unkeyed) -> Builde
     from everstep.backends.sqlite.recovery.rebuild import SqliteBuilder
 
     return SqliteBuilder(_file(target), seal)
+
+
+def open_exchange(source: str | os.PathLike[str] | None) -> Exchange:
+    """Prepare to put another store in the place of one in a file, which no process may have open."""
+    from everstep.backends.sqlite.recovery.exchange import Exchange
+
+    return Exchange(default_path(Path.cwd()) if source is None else _file(source))
+
+
+def finish_exchange(source: str | os.PathLike[str] | None, shredded: bool) -> list[Path]:
+    """Do what a killed process has left to do after such an exchange; return the old stores that are beside this one then."""
+    from everstep.backends.sqlite.recovery.exchange import finish
+
+    return finish(default_path(Path.cwd()) if source is None else _file(source), shredded)
 
 
 def formats(url: str | os.PathLike[str] | None) -> tuple[int, int]:

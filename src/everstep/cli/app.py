@@ -120,8 +120,8 @@ class App(NamedCode):
 
             look_here()
             return everstep.open(self.url, config=self.config or True, create=create, schedule="manual", **more)
-        options = {**self.configured.options(), "schedule": "manual"}
-        return everstep.open(options.pop("url"), config=False, create=create, **options, **more)
+        options = {**self.configured.options(), "schedule": "manual", **more}
+        return everstep.open(options.pop("url"), config=False, create=create, **options)
 
 
 def command(

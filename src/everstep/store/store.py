@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # modules that only some programs use are imported on first u
     from everstep.durations import Duration
     from everstep.redact import Redactor
     from everstep.snapshot.diff import Change
+    from everstep.store.encryption.rekey import Rekeyed
     from everstep.store.events.event import Event
     from everstep.store.gates import Gate
     from everstep.store.journal.attached import Attached
@@ -370,6 +371,16 @@ class BaseStore:
         from everstep.store.retention.cleanup import Cleaner
 
         return Cleaner(self.backend, self.retention, self.protect)
+
+    def rekey(self, key: Any, *, dry_run: bool = False, progress: Progress | None = None) -> Rekeyed:
+        """Replace the key of an encrypted store, which was opened with the former one: wrap all keys of the store with `key`.
+
+        Others may write meanwhile; no data is written again. If the process is killed, both keys open the store, the former one given in
+        `old_keys`, and the next call continues.
+        """
+        from everstep.store.encryption.rekey import rekey
+
+        return rekey(self.backend, self.framer, key, dry_run, progress)
 
     def upgrades(self, all_checkpoints: bool = False, *, progress: Progress | None = None) -> list[Upgrade]:
         """Report what a load would upgrade, leave unknown or refuse, over the whole store: a dry run of the types registered here."""

@@ -369,13 +369,13 @@ class SqliteBackend:
 
     def replace_keys(self, changes: Sequence[tuple[bytes, bytes, bytes]]) -> int:
         self._check_open()
-        replaced: int = self._writer.call(keys.replace_keys, changes)
-        self._wal.forget()
-        return replaced
+        return int(self._writer.call(keys.replace_keys, changes))
 
     def replace_header(self, old: str, new: str) -> bool:
         self._check_open()
-        return bool(self._writer.call(keys.replace_header, (old, new)))
+        replaced = bool(self._writer.call(keys.replace_header, (old, new)))
+        self._wal.forget()  # here and not for each batch of keys: it waits for readers
+        return replaced
 
     def get_property(self, name: str) -> str | None:
         self._check_open()

@@ -9,7 +9,7 @@ from everstep.backends.contract.capability import need
 from everstep.backends.contract.keys import Keys
 from everstep.codec.frame import Framer
 from everstep.errors import InvalidArgument, NotEncrypted
-from everstep.records import Framing
+from everstep.records import ENCRYPTION, Framing
 from everstep.seals import LockedSeal
 
 if TYPE_CHECKING:
@@ -53,4 +53,4 @@ def _unlocked(backend: Any, inner: Framer, text: str | None, key: Any, old_keys:
     if ring is None or text != ring.header.text():
         ring = open_keyring(Header.parse(text), given, backend.url)
     backend.set_seal(ring.seal)
-    return EncryptedFraming(inner, ring, backend.family_keys)
+    return EncryptedFraming(inner, ring, backend.family_keys, lambda: backend.get_property(ENCRYPTION))

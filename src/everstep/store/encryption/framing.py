@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import NoReturn
 
 from everstep.codec.encryption import OVERHEAD
 from everstep.codec.frame import Framer
 from everstep.errors import MissingKey
 from everstep.records import Chunk, Fetch, Labels, Place, Seal
+from everstep.store.encryption.header import Header
 from everstep.store.encryption.keyring import Keyring, Read
 from everstep.store.encryption.labels import Index, RunFrames
 
@@ -17,21 +19,26 @@ LOCKED = "(encrypted)"
 _MOST_FRAMES = 1024
 
 
+FOLLOW_SECONDS = 0.5
+"""How long a process may wrap new keys with a key that another process has replaced."""
+
+
 class EncryptedFraming:
-    """Makes and opens encrypted frames. `read` returns stored keys of families."""
+    """Makes and opens encrypted frames. `read` returns stored keys of families, `look` what the store says about its encryption."""
 
     encrypted = True
     locked = False
     overhead = OVERHEAD
 
-    def __init__(self, inner: Framer, ring: Keyring, read: Read):
-        self.inner, self.ring, self._read = inner, ring, read
+    def __init__(self, inner: Framer, ring: Keyring, read: Read, look: Callable[[], str | None] | None = None):
+        self.inner, self.ring, self._read, self._look = inner, ring, read, look
         self.index = Index(ring.index)
+        self._due = monotonic() + FOLLOW_SECONDS
         self._frames: dict[tuple[bytes, bytes], RunFrames] = {}
 
     def with_inner(self, inner: Framer) -> EncryptedFraming:
         """Return the framing with another choice of compression."""
-        return EncryptedFraming(inner, self.ring, self._read)
+        return EncryptedFraming(inner, self.ring, self._read, self._look)
 
     def for_stored(self) -> EncryptedFraming:
         return self
@@ -49,6 +56,11 @@ class EncryptedFraming:
         return RunFrames(self.inner, self.ring.store, self.ring.header.store, b"", b"", self.index)
 
     def new_family(self, family: bytes) -> bytes:
+        if self._look is not None and monotonic() >= self._due:  # `rekey` waits as long before it looks for the last keys
+            said = self._look()
+            if said is not None:
+                self.ring.follow(Header.parse(said))
+            self._due = monotonic() + FOLLOW_SECONDS
         return self.ring.create(family)
 
     def forget(self, family: bytes) -> None:

@@ -22,8 +22,9 @@ Read = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]
 class Keyring:
     """Wraps and unwraps the keys of a store. The first key wraps new keys; the others only unwrap."""
 
-    def __init__(self, header: Header, keks: Sequence[Wrapping], root: bytes):
+    def __init__(self, header: Header, keks: Sequence[Wrapping], root: bytes, given: Sequence[Source] = ()):
         self.header = header
+        self._given = given
         self._keks = {kek.id: kek for kek in reversed(keks)}
         self.kek = keks[0]
         self.seal: Seal = keyed_seal(derive(root, "seal"))
@@ -41,7 +42,7 @@ class Keyring:
         with self._lock:
             made = self._made.get(family)
         if made is not None:
-            return made
+            return made if self.is_current(made) else self.wrap(family, self.unwrap(family, made))
         key = token_bytes(KEY_BYTES)
         self._remember(family, FamilyKey(key))
         stored = self.wrap(family, key)
@@ -85,6 +86,44 @@ class Keyring:
             raise OldKey(f"the key of family {family.hex()[:16]} is wrapped with key {name}, which was not given")
         return unwrapped(kek, data, self.header.about_family(family))
 
+    def follow(self, header: Header) -> None:
+        """Wrap new keys as the store now says: with the first given key that it knows, since another process may be replacing keys.
+
+        Raises `OldKey` if none of the given keys is one that the store still uses.
+        """
+        if header.text() == self.header.text():
+            return
+        if header.store != self.header.store:
+            raise DamagedKey("the property of the store about its encryption is that of another store")
+        known = [kek for source in self._given for kek in keys_of(header, source)]
+        keks = {kek.id: kek for kek in reversed([*known, *self._keks.values()])}
+        current = next((kek for kek in [*known, *self._keks.values()] if kek.id in header.roots), None)
+        if current is None:
+            raise OldKey(f"the key of the store was replaced while it was open: its keys are now wrapped with {' or '.join(header.roots)}")
+        self._keks, self.kek, self.header = keks, current, header
+
+    def adopt(self, kek: Wrapping, header: Header) -> None:
+        """Wrap new keys with this key from now on."""
+        self._keks = {**self._keks, kek.id: kek}
+        self.kek, self.header = kek, header
+
+    def root(self, header: Header) -> bytes:
+        """Return the root key, which any key that the store knows unwraps."""
+        for name, stored in header.roots.items():
+            kek = self._keks.get(name)
+            if kek is not None:
+                return unwrapped(kek, wrapped_by(stored)[1], header.about_root())
+        raise OldKey(f"the root key is wrapped with {' or '.join(header.roots)}, which was not given")
+
+    @property
+    def keks(self) -> list[Wrapping]:
+        """The keys that were given, and those that replaced them."""
+        return list(self._keks.values())
+
+    def knows(self, name: str) -> bool:
+        """Return whether the key with this id was given."""
+        return name in self._keks
+
     def is_current(self, stored: bytes) -> bool:
         """Return whether a stored key is wrapped with the first key."""
         return wrapped_by(stored)[0] == self.kek.id
@@ -106,12 +145,12 @@ def new_keyring(given: Source) -> Keyring:
     header.roots[kek.id] = wrapped(kek, root, header.about_root())
     if scrypt is not None:
         header.scrypt[kek.id] = scrypt
-    return Keyring(header, [kek], root)
+    return Keyring(header, [kek], root, [given])
 
 
 def open_keyring(header: Header, given: Sequence[Source], where: str) -> Keyring:
     """Return the keys of a store, opened by the first of the given keys that fits. The first one given wraps new keys."""
-    keks = [kek for source in given for kek in _keks(header, source)]
+    keks = [kek for source in given for kek in keys_of(header, source)]
     for kek in keks:
         if kek.id in header.roots:
             name, data = wrapped_by(header.roots[kek.id])
@@ -119,7 +158,7 @@ def open_keyring(header: Header, given: Sequence[Source], where: str) -> Keyring
                 raise DamagedKey("the stored root key is wrapped with another key than it says")
             first = keks[0] if keks[0].id in header.roots else kek
             others = [other for other in keks if other is not first]
-            return Keyring(header, [first, *others], unwrapped(kek, data, header.about_root()))
+            return Keyring(header, [first, *others], unwrapped(kek, data, header.about_root()), given)
     for kek in keks:
         if kek.id in header.retired:
             raise OldKey(
@@ -128,7 +167,7 @@ def open_keyring(header: Header, given: Sequence[Source], where: str) -> Keyring
     raise WrongKey(f"{where} is encrypted with another key: it needs {' or '.join(header.roots)}, got {' or '.join(_names(keks))}")
 
 
-def _keks(header: Header, source: Source) -> list[Wrapping]:
+def keys_of(header: Header, source: Source) -> list[Wrapping]:
     """Return what a given key may be: a passphrase with each of the stored parameters, else the key itself."""
     if not source.is_passphrase:
         kek = source.kek(None)

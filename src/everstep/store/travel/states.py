@@ -31,6 +31,19 @@ def states(backend: Backend, row: RunRow, first: int | None, last: int | None, n
     return _down(backend, row, low, high, shared) if newest_first else _up(backend, row, low, high, shared)
 
 
+def decoded(backend: Backend, row: RunRow) -> Iterator[tuple[int, Any]]:
+    """Yield the number of every checkpoint that has a state, with that state as it is stored: no object of the program is made."""
+    low = 1
+    while low <= row.checkpoints:
+        top = min(row.checkpoints, low + _AT_ONCE - 1)
+        found, begins = _window(backend, row, low, top)
+        while begins > low:
+            top = begins - 1
+            found, begins = _window(backend, row, low, top)
+        yield from ((record.number, value) for record, value, _ in found)
+        low = top + 1
+
+
 def _number(row: RunRow, given: int | None, default: int, name: str) -> int:
     if given is None:
         return default

@@ -17,7 +17,7 @@ from everstep.backends.contract.core import Backend, Query
 from everstep.backends.contract.queues import LIMITS, Limits
 from everstep.errors import EverstepError, StoreClosed
 from everstep.fields import Shape, field
-from everstep.records import Framing, RunRow, Status
+from everstep.records import ENCRYPTION, Framing, RunRow, Status
 from everstep.store.verify import server
 from everstep.store.verify.findings import Checkup, Finding, Level
 from everstep.store.verify.full_copy_estimate import naive_size, shown_size
@@ -65,7 +65,7 @@ class _Doctor:
     def all(self) -> Checkup:
         checkup = Checkup()
         parts: tuple[Callable[[], Iterator[Finding]], ...] = (
-            self._system, self._engine, self._storage, self._space, self._left_behind, self._rollback, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned, self._credentials,
+            self._system, self._engine, self._storage, self._space, self._left_behind, self._rollback, self._keys, self._manifest, self._runs, self._queues, self._size, self._verified, self._cleaned, self._credentials,
         )  # fmt: skip
         try:
             self._health = self._backend.health()
@@ -164,6 +164,14 @@ class _Doctor:
             yield Finding("bad", "rollback guard", said, "Restore the newer file with its -wal, or open this one with accept_older=True.")
         else:
             yield Finding("ok", "rollback guard", "a rollback to an older file would be detected")
+
+    def _keys(self) -> Iterator[Finding]:
+        """Find keys that are still under a former key. Needs no key."""
+        text = self._backend.get_property(ENCRYPTION)
+        if text is not None:
+            from everstep.store.encryption.old_keys import finding
+
+            yield finding(self._backend, text)
 
     def _manifest(self) -> Iterator[Finding]:
         census = self._backend.census()

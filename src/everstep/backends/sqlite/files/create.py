@@ -66,9 +66,13 @@ def _was_left(left: Path, owner: int | None) -> bool:
 
 def remove_unfinished(path: Path) -> None:
     """Remove the files that killed or failed creations and repairs of one store left behind."""
-    for left in unfinished_names(path):
-        if _is_left(left, _owner(left, path.name)):
-            left.unlink(missing_ok=True)
+    for left in abandoned(path):
+        left.unlink(missing_ok=True)
+
+
+def abandoned(path: Path) -> list[Path]:
+    """Return these files: those whose process has ended."""
+    return [left for left in unfinished_names(path) if _is_left(left, _owner(left, path.name))]
 
 
 def _owner(left: Path, store: str | None = None) -> int | None:

@@ -43,6 +43,7 @@ _PARTS = {
     "add_chunk": PARTS["chunks"], "add_run_tag": PARTS["listing"], "add_run_meta": PARTS["listing"], "add_tag": PARTS["tags"],
     "add_message": PARTS["messages"], "add_feed": PARTS["feed"], "set_prune_mark": PARTS["pruned"], "add_base": PARTS["pruned"],
     "add_tombstone": PARTS["tombstones"], "add_checkpoint_meta": PARTS["finding"], "set_property": PARTS["properties"], "add_task": PARTS["queues"],
+    "add_key": PARTS["keys"],
 }  # fmt: skip
 
 
@@ -56,8 +57,8 @@ class SqliteBuilder:
         self._new = unfinished(self.path)
         self.private = str(self._new)
         self._total = self._runs = self._made = 0
-        self._encrypted = False
         self._once: set[tuple[str, str]] = set()
+        self._encrypted = False
         try:
             remove_unfinished(self.path)
             os.close(os.open(self._new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -162,7 +163,7 @@ class SqliteBuilder:
 
     def _publish(self) -> None:
         try:
-            _sync(self._new)
+            sync_file(self._new)
             if not link(self._new, self.path):
                 self._refuse_taken()
             sync_folder(self.path.parent)
@@ -177,7 +178,7 @@ class SqliteBuilder:
         discard(self._new)
 
 
-def _sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR)
     try:
         sync(descriptor)
