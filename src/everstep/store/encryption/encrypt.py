@@ -26,10 +26,10 @@ from everstep.records import RunRow, Seal
 from everstep.seals import ServerSeal
 from everstep.store.encryption.begin import framing_of
 from everstep.store.encryption.conversion import Conversion
+from everstep.store.encryption.frames import frames_of, shown_row
 from everstep.store.encryption.framing import EncryptedFraming
 from everstep.store.encryption.keyring import Keyring, new_keyring
 from everstep.store.encryption.sources import Source
-from everstep.store.frames import frames_of, shown_row
 from everstep.store.progress import Pace, Progress
 from everstep.store.refs import verified
 from everstep.store.retention.run_survey import proved
