@@ -61,7 +61,7 @@ def _all(seed: int) -> list[Scenario]:
 
 
 def _broken(seed: int) -> list[Scenario]:
-    return [_scenario(_KILLED[name], name, aim) for name, aim in zip(_KILLED, ("-wal", "store"), strict=True)]
+    return [_scenario(_KILLED[name], name, aim) for name, aim in zip(_KILLED, ("-wal", "rename /store.db"), strict=True)]
 
 
 SWEEP = Sweep(HARNESS := "keys change under kill -9 and power loss", __name__, _all, _broken, points, attempt)
