@@ -18,9 +18,11 @@ from everstep.backends.sqlite.feed import FeedWriter
 from everstep.backends.sqlite.files import format as sqlite_format
 from everstep.backends.sqlite.files import parts
 from everstep.backends.sqlite.files.format import Older
+from everstep.errors import Damaged
 from everstep.store.retention.retention import Retention
 
 OLD = 0
+_LATER = ("feed", "keys")  # parts that format 0 does not have
 _MANIFEST = """
 CREATE TABLE manifest (
     pk INTEGER PRIMARY KEY CHECK (pk = 1),
@@ -59,8 +61,10 @@ def _step(connection: apsw.Connection) -> None:
     feed = FeedWriter()
     newest_records: list[Any] = cursor.execute(_NEWEST).fetchall()
     for pk, newest in newest_records:
+        if type(newest) is not int:
+            raise Damaged(f"the run at position {pk} has no records")
         feed.add(pk, 1, newest)
-    bits = sum(part.bit for part in parts.PARTS.values()) - parts.FEED.bit
+    bits = sum(part.bit for name, part in parts.PARTS.items() if name not in _LATER)
     values = (feed.blob(), feed.fed, bits)
     cursor.execute("INSERT INTO manifest SELECT pk, total, runs, next, last, ?, ?, writes, identity, ? FROM older", values)
     if feed.full:
@@ -91,8 +95,8 @@ def make(path: Path) -> None:
 def _make_all(connection: apsw.Connection) -> None:
     """Make all tables: format 0 had them from the start, but for the feed."""
     made: Any = connection.execute("SELECT parts FROM manifest").fetchone()
-    for part in parts.PARTS.values():
-        if not made[0] & part.bit:
+    for name, part in parts.PARTS.items():
+        if not made[0] & part.bit and name != "keys":
             connection.execute(part.script).fetchall()
 
 

@@ -58,8 +58,7 @@ def _judge_run(
     store: Store, run: str, steps: int, lines: dict[tuple[str, str], list[Line]], killed: set[int] | None, verdict: Verdict
 ) -> None:
     row = store.backend.run(run)
-    assert row is not None
-    records = unproved(store.backend, row, 1, _LAST, (Kind.STATUS.value, Kind.STEP.value))
+    records = [] if row is None else unproved(store.backend, row, 1, _LAST, (Kind.STATUS.value, Kind.STEP.value))
     ends = [said_in(record)["status"] for record in records if record.kind == Kind.STATUS and said_in(record)["status"] != Status.RUNNING]
     tokens = _result(store, run)
     if ends.count(Status.SUCCEEDED) != 1 or not isinstance(tokens, list) or len(tokens) != steps:

@@ -6,6 +6,7 @@ import pytest
 from cli_helpers import Shop
 
 from everstep.errors import InvalidArgument
+from everstep.runtime import drivers
 from everstep.views.stored.tagged_json import exact, from_json
 
 TWICE = {"$dict": [[1, "a"], [1, "b"]]}
@@ -113,7 +114,8 @@ def test_a_hint_names_the_run_that_the_command_was_about(empty: Shop, typed: lis
     assert hint in said.err
 
 
-def test_resume_of_a_run_of_a_framework_asks_for_its_module(empty: Shop) -> None:
+def test_resume_of_a_run_of_a_framework_asks_for_its_module(empty: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(drivers._known, "langgraph", raising=False)  # of another test in this process
     with empty.open() as store:
         store.line("t1", workflow="langgraph", meta={"adapter": "langgraph"}).checkpoint(state={"n": 1})
     said = empty.call("resume", "t1")

@@ -37,7 +37,7 @@ READING = [
     ("bisect", "s", "--when", f"value == '{TEXT[:3]}'"), ("events",), ("inbox",), ("answer", "g"), ("schedules",), ("queues",), ("workers",), ("stats",),
     ("restore", "s"), ("restore", "s@1"), ("restore", "w"), ("verify",), ("doctor",), ("gc", "--dry-run"), ("prune", "--dry-run", "--keep-last", "1"),
     ("fork", "s@1", "f1"), ("fork", "s@1", "f2", "--set", "n=5"), ("fork", "s@1", "f3", "--set", "value=5"), ("tag", "s", "t"), ("resume", "w"),
-    ("explain", "E106"), ("config", "show"), ("restore", "s", "--exact"), ("restore", "failed", "--newest-good"),
+    ("explain", "E106"), ("config", "show"), ("restore", "s", "--exact"), ("restore", "failed", "--newest-good"), ("audit", "s"), ("audit", "w"), ("audit", "g"), ("audit", "failed"),
 ]  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def test_no_command_shows_it(args: tuple[str, ...], form: str, vault: Shop) -> N
 def test_every_command_is_tried_or_shows_no_values() -> None:
     silent = {
         "run", "new", "init", "demo", "shell", "help", "completion", "migrate", "repair", "cleanup", "delete", "cancel", "pause", "retry", "skip", "wake",
-        "worker", "enqueue", "limit", "schedule", "unschedule", "checkpoint",
+        "worker", "enqueue", "limit", "schedule", "unschedule", "checkpoint", "encrypt", "rekey", "heads",
     }  # fmt: skip
     assert set(COMMANDS) == silent | {args[0] for args in READING}
 

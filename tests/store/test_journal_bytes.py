@@ -75,6 +75,6 @@ def written(make: Callable[[], everstep.Store]) -> list[str]:
 def test_the_bytes_of_every_entry_are_those_of_the_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: 0.5)
     monkeypatch.setattr("traceback.format_exception", lambda error: ["a traceback"])
-    found = written(lambda: everstep.open("memory://"))
+    found = written(lambda: everstep.open("memory://", user="bo@host"))
     assert {line.partition(" ")[0] for line in found} == set(KINDS)
     assert found == GOLDEN.read_text(encoding="utf-8").splitlines()

@@ -37,7 +37,7 @@ def build_base(state: Any, wrap: Callable[..., bytes], known: Known = NOTHING, t
     stored = sum(node.stored for node in reached.values())
     if not doubtful(builder.unfolded(reached), stored):
         return Built(root, builder.chunks, reached)
-    scale = Builder(NOTHING, lambda content: wrap(content, MAX_CONTENT + 1), tracker, weight)  # nothing is compressed
+    scale = Builder(NOTHING, lambda content: wrap(content, least=MAX_CONTENT + 1), tracker, weight)  # nothing is compressed
     weighed = scale.build(state)
     on_scale = scale.reached()
     heavy = scale.unfolded(on_scale)

@@ -72,7 +72,7 @@ def validate(app: App, file: str | None, no_imports: bool) -> int:
     path = _file(app, file)
     found = faults(path)
     if not found and not no_imports:
-        from everstep.cli.args.config_trial import trial
+        from everstep.cli.config_trial import trial
 
         with app.out.apart():
             found = trial(load(file=path, environ={}))

@@ -225,7 +225,7 @@ def _about(backend: Backend, row: RunRow) -> bytes:
     mark, entry = backend.pruned(row.id), backend.queue_entry(row.id)
     total.update(repr(None if mark is None else (mark.ranges, mark.freed, mark.at, mark.numbers)).encode())
     total.update(repr(None if entry is None else entry.task).encode())
-    return total.digest()
+    return bytes.fromhex(total.hexdigest())
 
 
 def _digest(state: Any) -> bytes:

@@ -40,6 +40,7 @@ OWN_FOLDER = ".everstep"
 BUSY_MS = 30_000
 _SQL = sql_files.load("sqlite", "read")
 _LOOKS = 4
+_CALLS_END = 500  # times 10 ms: no call of SQLite that another thread makes takes longer
 
 
 def whole_number(name: str, value: object, most: int) -> int:
@@ -185,6 +186,17 @@ class SqliteFile:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         return connection
 
+    def _unmerged_soon(self, connection: apsw.Connection) -> None:
+        """Do that with a connection that another thread, such as the one that merges the WAL, may be using: wait until its call has ended."""
+        for _ in range(_CALLS_END):
+            try:
+                self._unmerged(connection)
+            except apsw.ThreadingViolationError:
+                time.sleep(0.01)
+            else:
+                return
+        self._unmerged(connection)
+
     def _compare_old(self, seen: Seen | None, accept_older: bool) -> None:
         """Refuse a store of an older format that is older than the rollback guard has seen, before it is migrated."""
         if seen is None or accept_older:
@@ -298,7 +310,7 @@ class SqliteFile:
             connections = list(self._connections)
         for connection in connections:
             with suppress(apsw.ConnectionClosedError):
-                self._unmerged(connection)
+                self._unmerged_soon(connection)
 
     def _attached(self, connection: apsw.Connection) -> apsw.Connection:
         try:
