@@ -61,6 +61,8 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "gc": [("--dry-run",)],
     "cleanup": [("--keep-last", "2", "--dry-run")],
     "verify": [("--depth", "full"), ("--against", "nowhere.txt", "--public-key", "nowhere.pub")],
+    "encrypt": [("--key-source", "file:nowhere.key")],
+    "rekey": [("--key-source", "file:nowhere.key")],
     "heads": [("--new-key", "."), ("--key", "nowhere.key")],
     "audit": [("done",), ("waits",), ("--deleted",), ("nobody",)],
     "repair": [(".everstep/store.db", "new.db"), ("nowhere.db", "other.db")],

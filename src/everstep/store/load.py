@@ -13,7 +13,7 @@ from typing import Any
 
 from everstep.backends.contract.core import Backend, Located
 from everstep.codec.values import Decoder, revived
-from everstep.errors import Damaged, DamagedRecord, DamagedRun, EverstepError, MissingHead, PrunedCheckpoint, RunDeleted
+from everstep.errors import Damaged, DamagedKey, DamagedRecord, DamagedRun, EverstepError, MissingHead, PrunedCheckpoint, RunDeleted
 from everstep.fields import Shape
 from everstep.records import ZERO, Base, Kind, Pruned, Record, RunRow, Seal, record_fault
 from everstep.snapshot.delta import Op, apply
@@ -277,7 +277,11 @@ def look(backend: Backend, row: RunRow, number: int) -> Any:
 
 def _chunks(backend: Backend, row: RunRow, number: int, digests: Sequence[bytes]) -> dict[bytes, bytes]:
     """Fetch chunks for a view, which may be read long after it was made: by then the run may be deleted, or its checkpoint pruned."""
-    found = fetch_of(backend, row.family)(digests)
+    try:
+        found = fetch_of(backend, row.family)(digests)
+    except DamagedKey:  # the deletion of a family's last run destroys its key
+        refuse_deleted(backend, row)
+        raise
     if any(digest not in found for digest in digests):
         refuse_deleted(backend, row)
         mark = prune_mark(backend, row)
